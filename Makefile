@@ -1,0 +1,85 @@
+# The daily commands. `make demo` and `make test` are all that a fresh machine needs: Python 3.11, Go 1.26, git, make.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
+
+# Set by callers: DEMO_ARGS="--once", TEST_ARGS="-k schedule".
+DEMO_ARGS ?=
+TEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(STAMP):
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; Outrider is built with Python 3.11" >&2; exit 1; }
+	@echo "setting up $(VENV) (about 95 packages; two minutes the first time) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Make the virtual environment
+
+.PHONY: demo
+demo: setup ## Run the main job on the local cluster and watch it live
+	@$(BIN)/python -m demo $(DEMO_ARGS)
+
+.PHONY: test
+test: check ## Check everything, then run the tests, those on the local cluster included
+	$(BIN)/pytest $(TEST_ARGS) --cov --cov-report=term
+
+.PHONY: test-full
+test-full: test ## The tests, and the long suites that do not fit their time
+	$(BIN)/pytest -m long $(TEST_ARGS)
+
+.PHONY: check
+check: fmt-check lint types imports generate-check ## All that can be checked without running anything
+
+.PHONY: fmt
+fmt: setup ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --select I .
+
+.PHONY: fmt-check
+fmt-check: setup
+	$(BIN)/ruff format --check .
+
+.PHONY: lint
+lint: setup ## Look for mistakes and house rules
+	$(BIN)/ruff check .
+
+.PHONY: types
+types: setup ## Check types, strictly
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: setup ## Check the layers
+	$(BIN)/lint-imports --quiet
+
+.PHONY: generate
+generate: setup ## Write generated files anew
+	$(BIN)/python -m outrider.api.crd
+
+.PHONY: generate-check
+generate-check: generate
+	@git diff --exit-code --stat -- crds || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
+
+.PHONY: requirements
+requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links --extra operator --group dev --output-file requirements/dev.txt pyproject.toml
+
+.PHONY: bench
+bench: setup ## Time what is worth timing
+	$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
