@@ -1,0 +1,102 @@
+"""The controller's state as a document, so that a restart forgets nothing.
+
+Versioned JSON values, bounded in size. Reading never fails: a document of another version, or one that was damaged,
+gives the initial state and a sentence, because starting afresh costs a few minutes of learning and refusing to start
+costs the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from outrider.core.acceptance import AcceptanceState
+from outrider.core.decision import Change
+from outrider.core.latency import Cell, LatencyState
+from outrider.core.schedule import Schedule, parse_rows
+from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Trial, initial_state
+
+VERSION = 1
+MAX_CELLS = 96
+"""Nine buckets of batch size to 256 by the six K of the largest set, with room to spare."""
+MAX_CEILING = 64
+"""Reading checks form and order; whether the K still fit the resource is the controller's question."""
+
+
+def to_document(state: ControllerState) -> dict[str, Any]:
+    """The state as JSON values, numbers rounded to what they are worth."""
+    trial = state.trial
+    return {
+        "version": VERSION,
+        "schedule": state.schedule.as_lists(),
+        "generation": state.generation,
+        "acceptance": {
+            "drafted": [round(count, 1) for count in state.acceptance.drafted],
+            "accepted": [round(count, 1) for count in state.acceptance.accepted],
+        },
+        "stepTimes": [
+            [bucket, k, round(cell.steps, 1), round(cell.seconds, 6), round(cell.requests, 1)]
+            for (bucket, k), cell in list(state.latency.cells.items())[:MAX_CELLS]
+        ],
+        "learnedUntil": state.learned_until_s,
+        "draftsSeen": state.drafts_seen_s,
+        "scheduleChanged": state.schedule_changed_s,
+        "trial": None if trial is None else {**asdict(trial), "before": trial.before.as_lists()},
+        "probing": state.probing,
+        "bars": [asdict(bar) for bar in state.bars],
+        "target": state.target,
+        "targetChanged": state.target_changed_s,
+        "tpotFactor": None if state.tpot_factor is None else round(state.tpot_factor, 4),
+        "history": [asdict(change) for change in state.history],
+    }
+
+
+def from_document(document: Any, config: ControllerConfig) -> tuple[ControllerState, str | None]:
+    """The remembered state, or the initial one and why nothing could be remembered."""
+    fresh = initial_state(config)
+    if not isinstance(document, Mapping):
+        return fresh, "the memory document is not a JSON object"
+    if document.get("version") != VERSION:
+        return fresh, f"the memory document has version {document.get('version')!r}, not {VERSION}"
+    try:
+        return _read(document), None
+    except (KeyError, TypeError, ValueError) as fault:
+        return fresh, f"the memory document is damaged: {fault!r}"
+
+
+def _read(document: Mapping[str, Any]) -> ControllerState:
+    counts, trial = document["acceptance"], document["trial"]
+    return ControllerState(
+        schedule=_schedule(document["schedule"]),
+        generation=int(document["generation"]),
+        acceptance=AcceptanceState(_floats(counts["drafted"]), _floats(counts["accepted"])),
+        latency=LatencyState(
+            {
+                (int(bucket), int(k)): Cell(float(steps), float(seconds), float(requests))
+                for bucket, k, steps, seconds, requests in document["stepTimes"]
+            }
+        ),
+        learned_until_s=_optional(document["learnedUntil"]),
+        drafts_seen_s=_optional(document["draftsSeen"]),
+        schedule_changed_s=_optional(document["scheduleChanged"]),
+        trial=None if trial is None else Trial(**{**trial, "before": _schedule(trial["before"])}),
+        probing=bool(document["probing"]),
+        bars=tuple(Bar(**bar) for bar in document["bars"]),
+        target=max(1, int(document["target"])),
+        target_changed_s=_optional(document["targetChanged"]),
+        tpot_factor=_optional(document["tpotFactor"]),
+        history=tuple(Change(**change) for change in document["history"])[:HISTORY],
+    )
+
+
+def _schedule(rows: Any) -> Schedule:
+    return parse_rows(rows, ceiling=MAX_CEILING)
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)

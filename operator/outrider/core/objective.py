@@ -1,0 +1,113 @@
+"""Which K yields most at each batch size, and what a schedule is worth.
+
+Token goodput of B requests is B·E(K)/T(B, K); the mean time per output token of each is T(B, K)/E(K). At one batch size
+the K that maximises the first minimises the second, so a TPOT objective never changes the choice of K: it limits how
+large the batch may get, which is the capacity's business. All K that the engine was started with are tried (there are
+at most six); nothing assumes that the best K falls with the batch, because for mixture-of-experts models it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.core import schedule as schedules
+from outrider.core.latency import LatencyModel
+from outrider.core.schedule import Schedule
+
+Floats = NDArray[np.float64]
+
+MARGIN = 0.02
+"""A K within this share of the best is as good: the fit's own error inside its data."""
+MIN_ROW = 1.35
+"""A row spans at least this factor in batch size; a narrower one is a tile or padding effect that the fit cannot know
+of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """What each K is predicted to give at every batch size from 1 to ``max_batch_size``."""
+
+    values: tuple[int, ...]
+    """The K considered, ascending."""
+    tpot_s: Floats
+    """Seconds per output token, shape ``(len(values), max_batch_size)``, decode-only steps."""
+
+    @property
+    def max_batch_size(self) -> int:
+        """The largest batch size considered."""
+        return int(self.tpot_s.shape[1])
+
+    def row(self, num_speculative_tokens: int) -> Floats:
+        """TPOT by batch size for one K, shape ``(max_batch_size,)``."""
+        return np.asarray(self.tpot_s[self.values.index(num_speculative_tokens)])
+
+    def under(self, schedule: Schedule) -> Floats:
+        """TPOT by batch size when the schedule picks K, shape ``(max_batch_size,)``."""
+        rows = np.array([self.values.index(k) for k in schedule.lookup(self.max_batch_size)[1:]])
+        return np.asarray(self.tpot_s[rows, np.arange(self.max_batch_size)])
+
+    def at(self, schedule: Schedule, batch: float) -> float:
+        """TPOT under a schedule at one batch size; beyond the largest one considered, that of the largest."""
+        size = min(max(1, round(batch)), self.max_batch_size)
+        return float(self.tpot_s[self.values.index(schedule.at(size)), size - 1])
+
+
+def predict(
+    model: LatencyModel, acceptance_lengths: Sequence[float], values: Sequence[int], max_batch_size: int
+) -> Yield:
+    """Predict TPOT for each K of ``values``; ``acceptance_lengths[i]`` is E of ``values[i]``."""
+    sizes = np.arange(1, max_batch_size + 1, dtype=np.float64)
+    rows = [model.step_time_s(sizes, k) / length for k, length in zip(values, acceptance_lengths, strict=True)]
+    return Yield(tuple(values), np.stack(rows))
+
+
+def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int]) -> Schedule:
+    """The schedule of fewest rows whose K are as good as the best of ``allowed`` at every batch size.
+
+    The current schedule is kept while it is as good everywhere, so that noise in the fit moves nothing.
+    """
+    permitted = np.array([k in allowed for k in predicted.values])[:, None]
+    cost = np.where(permitted, predicted.tpot_s, np.inf)
+    good = cost <= (1.0 + MARGIN) * cost.min(axis=0)
+    present = [predicted.values.index(k) for k in current.lookup(predicted.max_batch_size)[1:]]
+    if good[present, np.arange(predicted.max_batch_size)].all():
+        return current
+    lookup: list[int] = []
+    while len(lookup) < predicted.max_batch_size:
+        start = len(lookup)
+        reach = [_reach(row, start) for row in good]
+        # The farthest reach gives the fewest rows; of several, the present K, then the cheapest.
+        best = max(range(len(reach)), key=lambda i: (reach[i], i == present[start], -cost[i, start]))
+        lookup += [predicted.values[best]] * (reach[best] - start)
+    return _widen(predicted, lookup)
+
+
+def _reach(good: NDArray[np.bool_], start: int) -> int:
+    """End of the run of good batch sizes from ``start`` on."""
+    bad = np.flatnonzero(~good[start:])
+    return start + (int(bad[0]) if len(bad) else len(good) - start)
+
+
+def gain(predicted: Yield, current: Schedule, proposed: Schedule) -> Floats:
+    """Relative gain in goodput of one schedule over another by batch size, shape ``(max_batch_size,)``."""
+    return np.asarray(predicted.under(current) / predicted.under(proposed) - 1.0)
+
+
+def _widen(predicted: Yield, lookup: list[int]) -> Schedule:
+    """Give every row that is too narrow to the neighbour that loses less by it, narrowest first."""
+    rows = list(schedules.from_lookup(lookup).rows)
+    while len(rows) > 1:
+        spans = [(row.last + 1) / row.first for row in rows]
+        narrow = min(range(len(rows)), key=spans.__getitem__)
+        if spans[narrow] >= MIN_ROW:
+            break
+        row = rows[narrow]
+        neighbours = [rows[i].num_speculative_tokens for i in (narrow - 1, narrow + 1) if 0 <= i < len(rows)]
+        cheapest = min(neighbours, key=lambda k: float(predicted.row(k)[row.first - 1 : row.last].sum()))
+        rows[narrow] = schedules.Row(row.first, row.last, cheapest)
+        rows = list(schedules.from_rows(rows).rows)
+    return Schedule(tuple(rows))

@@ -1,0 +1,1 @@
+"""Tests of Outrider, and the local cluster that they share."""

@@ -1,0 +1,35 @@
+"""Options and fixtures that all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["tests.testbed.fixtures"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--refresh-golden",
+        action="store_true",
+        help="write the golden files anew; read the diff before committing it",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compare text with a golden file, or write the file when asked to."""
+    refresh = request.config.getoption("--refresh-golden")
+
+    def compare(path: Path, text: str) -> None:
+        if refresh:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing; write it with --refresh-golden and read it"
+        assert text == path.read_text(), (
+            f"{path.name} differs; if that is meant, use --refresh-golden and read the diff"
+        )
+
+    return compare

@@ -1,0 +1,91 @@
+"""Short ways to say what engines exported, for tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from outrider.core.objective import Yield
+from outrider.core.observation import EngineWindow, Histogram, Observation, StepCell
+from outrider.core.schedule import Schedule, parse_text
+from outrider.core.series import Series
+from outrider.core.state import ControllerConfig
+
+VALUES = (0, 1, 2, 3, 5)
+
+
+def series(
+    name: str, samples: Sequence[tuple[float, float]], pod: str = "chat-a", engine: str = "0", **labels: str
+) -> Series:
+    """One series of one engine."""
+    return Series(name, {"pod": pod, "engine": engine, **labels}, tuple(samples))
+
+
+def counters(values: Mapping[str, tuple[float, float]], pod: str = "chat-a", engine: str = "0") -> list[Series]:
+    """Counters with a value at 0 s and one at 10 s."""
+    return [series(name, [(0.0, first), (10.0, last)], pod, engine) for name, (first, last) in values.items()]
+
+
+def config(**changes: object) -> ControllerConfig:
+    """An adaptive service with K in {0, 1, 2, 3, 5} and a control period of 15 s."""
+    fields: dict[str, object] = {
+        "mode": "Adaptive",
+        "policy": "Goodput",
+        "values": VALUES,
+        "min_speculative_tokens": 0,
+        "max_batch_size": 256,
+        "capture_size": 504,
+        "initial": parse_text("1-256:3"),
+        "tpot_objective_s": 0.012,
+        "percentile": 0.95,
+        "period_s": 15.0,
+    }
+    return ControllerConfig(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def observation(
+    *,
+    since: float = 0.0,
+    until: float = 15.0,
+    batch: float = 32.0,
+    waiting: float = 0.0,
+    k: int = 3,
+    survival: Sequence[float] = (0.75, 0.56, 0.42, 0.32, 0.24),
+    step_s: float = 0.011,
+    steps: float = 1000.0,
+    tokens_factor: float = 1.0,
+    tpot_s: float | None = None,
+    kv_cache_usage: float | None = 0.1,
+) -> Observation:
+    """One engine that ran ``steps`` decode steps of ``batch`` requests with this K, each draft accepted as ``survival``
+    says."""
+    drafts = steps * batch if k else 0.0
+    accepted = tuple(drafts * share for share in survival[:k])
+    length = 1.0 + sum(survival[:k])
+    finished = steps * batch / 200.0
+    measured = tpot_s if tpot_s is not None else step_s / length
+    bucket = 1 << max(0, round(batch) - 1).bit_length()
+    return Observation(
+        since_s=since,
+        until_s=until,
+        engines=(EngineWindow("chat-a", "0", batch, waiting, kv_cache_usage, 375_000.0, 1),),
+        num_drafts=drafts,
+        drafted_per_pos=(drafts,) * k,
+        accepted_per_pos=accepted,
+        generation_tokens=steps * batch * length * tokens_factor,
+        cells=(StepCell(bucket, k, False, steps, steps * step_s, steps * batch),),
+        tpot=Histogram(
+            finished, finished * measured, ((measured * 0.9, 0.0), (measured * 1.1, finished), (float("inf"), finished))
+        ),
+    )
+
+
+def yields(rows: Mapping[int, Sequence[float]]) -> Yield:
+    """A prediction by K, each row TPOT in milliseconds by batch size."""
+    import numpy as np
+
+    return Yield(tuple(rows), np.array([list(row) for row in rows.values()]) / 1e3)
+
+
+def text(schedule: Schedule) -> str:
+    """The schedule as users read it."""
+    return str(schedule)

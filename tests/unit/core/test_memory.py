@@ -1,0 +1,85 @@
+"""The memory document: everything survives a restart, and a damaged document costs learning, never the service."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outrider.core import memory
+from outrider.core.acceptance import AcceptanceState
+from outrider.core.decision import Change
+from outrider.core.latency import Cell, LatencyState
+from outrider.core.schedule import parse_text
+from outrider.core.state import Bar, ControllerState, Trial, initial_state
+
+from .builders import config
+
+
+def full_state() -> ControllerState:
+    """A state with something in every field."""
+    return ControllerState(
+        schedule=parse_text("1-24:5 25-256:1"),
+        generation=17,
+        acceptance=AcceptanceState((800.0, 400.0), (600.0, 200.0)),
+        latency=LatencyState({(32, 3): Cell(400.0, 4.4, 12_000.0), (64, 1): Cell(20.0, 0.2, 900.0)}),
+        learned_until_s=1_000.5,
+        drafts_seen_s=1_000.5,
+        schedule_changed_s=900.0,
+        trial=Trial(parse_text("1-256:3"), 900.0, 91.5, 0.0109, 31.0, 4_000.0, good=1),
+        probing=True,
+        bars=(Bar(5, 4, 16, 2_000.0, 2),),
+        target=42,
+        target_changed_s=500.0,
+        tpot_factor=1.31,
+        history=(Change(900.0, "Schedule", "1-256:3", "1-24:5 25-256:1", "at batch 12 K 3→5"),),
+    )
+
+
+def test_a_state_survives_the_way_through_json() -> None:
+    document = json.loads(json.dumps(memory.to_document(full_state())))
+    assert memory.from_document(document, config()) == (full_state(), None)
+
+
+def test_a_new_service_survives_it_too() -> None:
+    fresh = initial_state(config())
+    assert memory.from_document(memory.to_document(fresh), config()) == (fresh, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        pytest.param({"version": 99}, "has version 99, not 1", id="a document of another version"),
+        pytest.param({"schedule": [[2, 4, 1]]}, "damaged", id="a schedule that no engine could run"),
+        pytest.param({"acceptance": None}, "damaged", id="a field of another type"),
+        pytest.param({"bars": [{"unknown": 1}]}, "damaged", id="an unknown field inside"),
+        pytest.param({"target": "many"}, "damaged", id="a word for a number"),
+    ],
+)
+def test_a_damaged_document_starts_afresh_and_says_so(change: dict[str, Any], complaint: str) -> None:
+    state, fault = memory.from_document({**memory.to_document(full_state()), **change}, config())
+    assert state == initial_state(config())
+    assert fault is not None
+    assert complaint in fault
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 7])
+def test_something_that_is_no_object_starts_afresh(document: Any) -> None:
+    state, fault = memory.from_document(document, config())
+    assert state == initial_state(config())
+    assert fault is not None
+
+
+def test_a_missing_field_starts_afresh() -> None:
+    document = memory.to_document(full_state())
+    del document["generation"]
+    assert memory.from_document(document, config())[1] is not None
+
+
+def test_the_document_stays_small_however_much_was_measured() -> None:
+    cells = {(1 << bucket, k): Cell(1e6, 1e4, 1e8) for bucket in range(20) for k in range(16)}
+    document = memory.to_document(replace(full_state(), latency=LatencyState(cells)))
+    assert len(document["stepTimes"]) == memory.MAX_CELLS
+    assert len(json.dumps(document)) < 8_192
