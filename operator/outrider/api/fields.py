@@ -1,0 +1,143 @@
+"""What the models of the resource are made of: a base class, rules that hold twice, and bounded scalar types.
+
+A rule is written once and holds in two places: as CEL in the CRD, so that `kubectl apply` answers with our sentence,
+and as Python on the parsed model, for whoever reads a resource without an API server. Strings and lists are bounded
+because the API server refuses a CRD whose CEL rules might cost too much. No floats anywhere: they do not survive every
+client, and comparing them in Git is a nuisance; hence milliseconds and percent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.annotated_handlers import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition over several fields of one model."""
+
+    cel: str
+    """The condition for the API server; optional fields need ``has()``."""
+    holds: Callable[[Any], bool]
+    """The same condition on the parsed model."""
+    message: str
+    """What is wrong and what to do about it; it names the field."""
+    path: str = ""
+    """The field to blame, such as ``.minReplicas``; empty for the model itself."""
+
+    def as_schema(self) -> dict[str, str]:
+        """The entry for ``x-kubernetes-validations``."""
+        schema = {"rule": self.cel, "message": self.message}
+        return schema | {"fieldPath": self.path} if self.path else schema
+
+
+class Part(BaseModel):
+    """A piece of the resource: immutable, camelCase outside, and closed, so that a misspelt field is an error."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        broken = [rule for rule in self.rules if not rule.holds(self)]
+        if broken:
+            text = "; ".join(rule.message for rule in broken)
+            raise PydanticCustomError("rule", "{text}", {"text": text, "path": broken[0].path})
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        if cls.rules:
+            schema["x-kubernetes-validations"] = [rule.as_schema() for rule in cls.rules]
+        return schema
+
+
+def refuse(pattern: str, message: str) -> tuple[AfterValidator, Any]:
+    """Metadata of a string type that must *not* match ``pattern`` (RE2 syntax), here and in the CRD."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if compiled.search(value):
+            raise PydanticCustomError("refused", "{text}", {"text": message})
+        return value
+
+    quoted = pattern.replace("\\", "\\\\").replace("'", "\\'")
+    rule: dict[str, JsonValue] = {"rule": f"!self.matches('{quoted}')", "message": message}
+    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": [rule]})
+
+
+def _quantity_text(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+
+Int = Annotated[int, Field(strict=True)]
+Bool = StrictBool
+Text = Annotated[str, Field(min_length=1, max_length=512)]
+"""A model id or a path."""
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
+"""One word of an engine's vocabulary, such as a quantisation method."""
+Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=128)]
+"""A commit, tag or branch of a model repository."""
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+Quantity = Annotated[
+    str,
+    BeforeValidator(_quantity_text),
+    Field(pattern=_QUANTITY, max_length=32),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": _QUANTITY,
+            "maxLength": 32,
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+"""A Kubernetes quantity; YAML may give a bare number, as in ``cpu: 4``."""
+StringMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
+"""A bounded map, for labels and selectors."""
+
+
+_UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def quantity_value(quantity: str) -> float:
+    """A `Quantity` as a number: bytes of memory, processors of cpu."""
+    digits = quantity.rstrip("mkMGTi")
+    return float(digits) * _UNITS.get(quantity[len(digits) :], 1)
+
+
+class SecretKey(Part):
+    """One key of a Secret in the namespace of the service."""
+
+    name: ObjectName
+    """Name of the Secret, for example `hub-token`."""
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    """Key inside the Secret, for example `token`."""

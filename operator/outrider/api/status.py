@@ -1,0 +1,145 @@
+"""What the operator reports on a service. Output only: no decision ever reads it back.
+
+Numbers are whole or decimal strings, and coarse on purpose: each write wakes every watcher of the object.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from outrider.api.conditions import Condition
+from outrider.api.fields import Int, Part
+from outrider.api.speculation import Mode, Policy
+
+HISTORY_LENGTH = 5
+DecimalText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=16)]
+Sentence = Annotated[str, Field(max_length=1024)]
+ShortText = Annotated[str, Field(max_length=512)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class ReplicaStatus(Part):
+    """Replicas of the stable Deployment."""
+
+    desired: Int = 0
+    """How many there should be."""
+    ready: Int = 0
+    """How many answer requests."""
+    updated: Int = 0
+    """How many run the present pod template."""
+
+
+class TuningStatus(Part):
+    """What speculation does, and what the last decision about it was."""
+
+    mode: Mode | None = None
+    """The mode in force."""
+    policy: Policy | None = None
+    """The policy in force."""
+    schedule: ShortText | None = None
+    """Speculative tokens by batch size, for example `1-24:5 25-64:3 65-256:1`."""
+    generation: Int | None = None
+    """Number of the schedule; it rises with each change."""
+    speculative_tokens: Int | None = None
+    """Speculative tokens at the median batch size of the last window."""
+    acceptance_length: DecimalText | None = None
+    """Mean tokens of a verified step, 1 to one more than the speculative tokens, for example `2.41`."""
+    acceptance_rate_percent: Annotated[Int, Field(ge=0, le=100)] | None = None
+    """Share of the drafted tokens that the model kept, in percent."""
+    acknowledged: Annotated[str, Field(max_length=16)] | None = None
+    """Engines that hold the schedule, of those that are ready, for example `3/3`."""
+    reason: Sentence | None = None
+    """Why the schedule is what it is."""
+    last_change: Time | None = None
+    """When the schedule last changed."""
+
+
+class CapacityStatus(Part):
+    """How much one replica may carry, and what follows for their number."""
+
+    requests_per_replica: Int | None = None
+    """Requests in flight that one replica carries within the objectives; the autoscaler's target."""
+    limited_by: Literal["TPOT", "TTFT", "KVCache", "BatchSize"] | None = None
+    """What limits it."""
+    replicas_for_load: Int | None = None
+    """Replicas that the present load needs, whatever the bounds say."""
+    reason: Sentence | None = None
+    """How the number came about."""
+
+
+class Change(Part):
+    """One decision that was carried out."""
+
+    time: Time
+    """When."""
+    kind: Literal["Schedule", "Target"]
+    """What was changed: the speculation schedule, or the autoscaler's target."""
+    from_: Annotated[ShortText, Field(alias="from")] = ""
+    """The value before."""
+    to: ShortText = ""
+    """The value after."""
+    reason: Sentence = ""
+    """Why."""
+
+
+class EffectiveSettings(Part):
+    """Settings in force where the spec leaves them open."""
+
+    served_name: ShortText | None = None
+    """Name that clients ask for."""
+    engine_version: ShortText | None = None
+    """Version of vLLM."""
+    engine_image: ShortText | None = None
+    """Image of the engine."""
+    mode: Mode | None = None
+    """Mode of tuning."""
+    policy: Policy | None = None
+    """Policy of tuning."""
+    speculative_tokens: Annotated[list[Int], Field(max_length=17)] | None = None
+    """Numbers of speculative tokens that the engines have graphs for; tuning chooses among them."""
+    initial_schedule: ShortText | None = None
+    """What an engine runs before it hears of a decision."""
+    gpus: Int | None = None
+    """GPUs of one replica."""
+    max_num_seqs: Int | None = None
+    """Most requests in one engine step."""
+    max_num_batched_tokens: Int | None = None
+    """Most tokens in one engine step."""
+    percentile: Int | None = None
+    """Share of requests, in percent, that must meet the objectives."""
+    replicas: Annotated[str, Field(max_length=16)] | None = None
+    """Bounds of the replicas, for example `1-6`, or one fixed number."""
+    termination_grace_seconds: Int | None = None
+    """When a stopping pod is killed, in seconds."""
+    startup_budget_seconds: Int | None = None
+    """Longest time to load, in seconds."""
+
+
+class Status(Part):
+    """What the operator has done and seen."""
+
+    observed_generation: Int = -1
+    """Generation of the spec that this status is about; -1 before the first."""
+    conditions: Annotated[
+        list[Condition],
+        Field(
+            max_length=32, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        ),
+    ] = Field(default_factory=list)
+    """Ready, and what stands behind it."""
+    replicas: ReplicaStatus | None = None
+    """Replicas of the service."""
+    tuning: TuningStatus | None = None
+    """What speculation does."""
+    capacity: CapacityStatus | None = None
+    """What one replica carries."""
+    history: Annotated[list[Change], Field(max_length=HISTORY_LENGTH)] = Field(default_factory=list)
+    """The last changes, newest first."""
+    effective: EffectiveSettings | None = None
+    """Settings in force where the spec leaves them open."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The form that is written to the API server: what is not known is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

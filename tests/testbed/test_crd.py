@@ -1,0 +1,89 @@
+"""The CRD on a real API server: what `kubectl apply` refuses, in which words, and what it lets through.
+
+The tables are those of the unit tests, where the parsed model gives the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.testbed.cluster import Cluster
+from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, refused
+from tests.unit.manifests.golden import manifests, resources
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget"}
+
+
+@pytest.fixture(scope="module")
+def served(api_cluster: Cluster) -> Cluster:
+    """An API server that knows our kind, with the namespaces of the examples."""
+    api_cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    name = "crd/speculativeinferenceservices.serving.outrider.dev"
+    api_cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=30s")
+    for namespace in ("ml", "batch"):
+        api_cluster.kubectl("create", "namespace", namespace, check=False)
+        api_cluster.kubectl(
+            "label",
+            "--overwrite",
+            f"namespace/{namespace}",
+            "pod-security.kubernetes.io/warn=restricted",
+            "pod-security.kubernetes.io/enforce=restricted",
+        )
+    return api_cluster
+
+
+def dry_run(cluster: Cluster, body: dict[str, Any], *, check: bool) -> str:
+    """The server's answer to an apply that changes nothing."""
+    done = cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(body), check=check)
+    if not check:
+        assert done.returncode != 0, done.stdout
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("row", refused(), ids=lambda row: row["case"])
+def test_refused_at_apply(served: Cluster, row: dict[str, Any]) -> None:
+    answer = dry_run(served, changed(example(), row["set"]), check=False)
+    assert row.get("server", row["words"]) in answer
+
+
+@pytest.mark.parametrize("changes", ADMITTED.values(), ids=ADMITTED.keys())
+def test_admitted_at_apply(served: Cluster, changes: dict[str, Any]) -> None:
+    dry_run(served, changed(example(), changes), check=True)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_new_object_has_no_defaults_but_a_status_that_is_not_current(served: Cluster, path: Path) -> None:
+    body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    served.kubectl("apply", "--server-side", "-f", str(path))
+    stored = json.loads(served.kubectl("get", "sis", body["metadata"]["name"], "-n", "ml", "-o", "json").stdout)
+    assert stored["spec"] == body["spec"]
+    assert stored["status"] == {"observedGeneration": -1}
+
+
+def test_columns(served: Cluster) -> None:
+    served.kubectl("apply", "--server-side", "-f", str(EXAMPLES[0]))
+    header = served.kubectl("get", "sis", "chat", "-n", "ml", "-o", "wide").stdout.splitlines()[0]
+    assert header.split() == ["NAME", "READY", "K", "ACCEPT", "REPLICAS", "AGE", "MODE", "MODEL", "REASON"]
+
+
+@pytest.mark.parametrize("path", resources().values(), ids=resources().keys())
+def test_children_are_valid_and_their_pods_restricted(served: Cluster, path: Path) -> None:
+    for manifest in manifests(path):
+        if manifest["kind"] in BUILT_IN:
+            done = served.kubectl(
+                "apply",
+                "--server-side",
+                "--dry-run=server",
+                "--validate=strict",
+                "-f",
+                "-",
+                input=yaml.safe_dump(manifest),
+            )
+            assert "would violate PodSecurity" not in done.stderr

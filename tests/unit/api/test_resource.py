@@ -1,0 +1,64 @@
+"""Reading a resource: what is admitted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from outrider.api.resource import parse
+from outrider.errors import InvalidSpec
+from tests.unit.api.bodies import ADMITTED, EXAMPLES, changed, example, refused, resource
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_valid_and_open_with_their_intent(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert parse(yaml.safe_load(text)).namespace == "ml"
+
+
+@pytest.mark.parametrize("changes", ADMITTED.values(), ids=ADMITTED.keys())
+def test_admitted(changes: dict[str, Any]) -> None:
+    parse(changed(example(), changes))
+
+
+@pytest.mark.parametrize("row", refused(), ids=lambda row: row["case"])
+def test_refused_with_the_remedy(row: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        parse(changed(example(), row["set"]))
+    assert row["words"] in refusal.value.message
+
+
+def test_a_fault_is_named_by_the_path_that_the_user_wrote() -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        parse(changed(example(), {"spec.autoscaling.minReplicas": 9, "spec.objectives.tpotMilliseconds": 0}))
+    assert refusal.value.message.split("; ") == [
+        "spec.objectives.tpotMilliseconds: tpotMilliseconds must be 1 or more",
+        "to have no objective for it leave the field out",
+        "spec.autoscaling.minReplicas: minReplicas must not be above maxReplicas: lower one or raise the other",
+    ]
+
+
+def test_an_object_of_another_kind_is_not_read() -> None:
+    with pytest.raises(InvalidSpec, match="Deployment"):
+        parse(changed(example(), {"kind": "Deployment"}))
+
+
+def test_an_object_without_a_spec_is_refused_and_not_a_crash() -> None:
+    with pytest.raises(InvalidSpec, match="spec: Field required"):
+        parse(changed(example(), {"spec": None}))
+
+
+def test_a_parsed_resource_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        resource().spec.model.id = "another/model"
+
+
+def test_labels_annotations_and_status_are_not_read() -> None:
+    plain = resource()
+    noisy = resource({"metadata.labels": {"app.kubernetes.io/instance": "argo"}, "status": {"anything": [1, 2]}})
+    assert noisy == plain
