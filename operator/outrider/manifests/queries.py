@@ -1,0 +1,43 @@
+"""PromQL of the autoscaler's triggers.
+
+Each query answers with exactly one element, a sum over the replicas of the stable track: KEDA divides by the target per
+replica, so an average here would be divided twice. Without series the answer is empty, not zero; KEDA then falls back
+and keeps the replicas.
+"""
+
+from __future__ import annotations
+
+from outrider.core import engine_metrics
+from outrider.manifests.meta import STABLE
+
+_ENGINE = "namespace, pod, engine"
+"""What one engine is. The maximum over all else counts it once, though two scrape jobs find it, or two processes
+report."""
+
+
+def in_flight_requests(namespace: str, service: str) -> str:
+    """Requests that run or wait."""
+    names = (*engine_metrics.NUM_REQUESTS_RUNNING, *engine_metrics.NUM_REQUESTS_WAITING)
+    return f"sum(max by (__name__, {_ENGINE}) ({_any_of(names, namespace, service)}))"
+
+
+def waiting_requests(namespace: str, service: str) -> str:
+    """Requests that wait for a place in a batch."""
+    return f"sum(max by ({_ENGINE}) ({_any_of(engine_metrics.NUM_REQUESTS_WAITING, namespace, service)}))"
+
+
+def kv_cache_percent(namespace: str, service: str) -> str:
+    """Use of the KV cache in percent, added up over engines; some versions export it under two names."""
+    return f"sum(max by ({_ENGINE}) ({_any_of(engine_metrics.KV_CACHE_USAGE, namespace, service)})) * 100"
+
+
+def _any_of(names: tuple[str, ...], namespace: str, service: str) -> str:
+    name = "|".join(names)
+    matcher = f'__name__="{name}"' if len(names) == 1 else f'__name__=~"{name}"'
+    labels = {"namespace": namespace, "serving_outrider_dev_service": service, "serving_outrider_dev_track": STABLE}
+    return "{" + ",".join([matcher, *(f'{label}="{escape(value)}"' for label, value in labels.items())]) + "}"
+
+
+def escape(value: str) -> str:
+    """A label value as PromQL wants it between double quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

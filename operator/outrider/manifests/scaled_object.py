@@ -1,0 +1,100 @@
+"""The ScaledObject by which KEDA sets the number of replicas, with the targets that control works out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from outrider.api.defaults import Resolved
+from outrider.api.resource import SpeculativeInferenceService
+from outrider.manifests import queries
+from outrider.manifests.meta import Manifest, metadata
+
+KV_CACHE_TARGET_PERCENT = 80  # above it vLLM soon preempts requests and computes their prompts again
+POLLING_INTERVAL_S = 15  # the HPA's own period: cached values are then never older than one decision
+COOLDOWN_S = 300
+UP_PERIOD_S = 60  # a replica that was asked for must be given time to show in the load per replica
+FAILURES_BEFORE_FALLBACK = 3
+
+
+def waiting_target(requests_per_replica: int) -> int:
+    """Waiting requests that one replica may have: an eighth of what it carries, since a queue shows that it carries too
+    much."""
+    return max(1, requests_per_replica // 8)
+
+
+def scaled_object(
+    resource: SpeculativeInferenceService,
+    settings: Resolved,
+    *,
+    target: int,
+    prometheus_url: str,
+    stabilization_s: int,
+) -> Manifest:
+    """The ScaledObject; ``target`` is in requests in flight per replica, ``prometheus_url`` the store as KEDA reaches
+    it, ``stabilization_s`` the look back before a replica is given up.
+
+    Targets are whole numbers. The order of triggers is part of the metrics' names and must never change; append only.
+    """
+    scope = (resource.namespace, resource.name)
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": metadata(resource, resource.name),
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": resource.name},
+            "minReplicaCount": settings.min_replicas,
+            "maxReplicaCount": settings.max_replicas,
+            "pollingInterval": POLLING_INTERVAL_S,
+            "cooldownPeriod": COOLDOWN_S,
+            # Prometheus gone or blind: keep what runs, and at least the minimum.
+            "fallback": {
+                "failureThreshold": FAILURES_BEFORE_FALLBACK,
+                "replicas": settings.min_replicas,
+                "behavior": "currentReplicasIfHigher",
+            },
+            "advanced": {
+                "restoreToOriginalReplicaCount": False,
+                "horizontalPodAutoscalerConfig": {"behavior": _behavior(stabilization_s)},
+            },
+            "triggers": [
+                _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target),
+                _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
+                _trigger("kv-cache", prometheus_url, queries.kv_cache_percent(*scope), KV_CACHE_TARGET_PERCENT),
+            ],
+        },
+    }
+
+
+def _trigger(name: str, prometheus: str, query: str, target: int) -> dict[str, Any]:
+    return {
+        "type": "prometheus",
+        "name": name,
+        "metricType": "AverageValue",
+        "useCachedMetrics": True,
+        "metadata": {
+            "serverAddress": prometheus,
+            "query": query,
+            "threshold": str(target),
+            # KEDA's default counts an empty answer as zero, and a broken scrape at peak would scale everything down.
+            "ignoreNullValues": "false",
+        },
+    }
+
+
+def _behavior(stabilization_s: int) -> dict[str, Any]:
+    """Up as far as the load asks, doubling at most; down by one replica a minute, after a look back."""
+    return {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [
+                {"type": "Percent", "value": 100, "periodSeconds": UP_PERIOD_S},
+                {"type": "Pods", "value": 4, "periodSeconds": UP_PERIOD_S},
+            ],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": stabilization_s,
+            "selectPolicy": "Max",
+            "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+        },
+    }

@@ -1,0 +1,88 @@
+"""The ScaledObject and its queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outrider.manifests import queries
+from outrider.manifests.scaled_object import waiting_target
+from tests.unit.manifests.builders import made
+
+
+def spec(changes: dict[str, Any] | None = None, target: int = 40) -> dict[str, Any]:
+    """Its spec."""
+    found: dict[str, Any] = made(changes, target)["ScaledObject"]["spec"]
+    return found
+
+
+def test_triggers_keep_their_order_since_metrics_are_named_by_it() -> None:
+    assert [trigger["name"] for trigger in spec()["triggers"]] == ["in-flight", "waiting", "kv-cache"]
+
+
+def test_all_triggers_are_sums_with_average_values_that_do_not_read_silence_as_zero() -> None:
+    for trigger in spec()["triggers"]:
+        assert trigger["metricType"] == "AverageValue"
+        assert trigger["useCachedMetrics"] is True
+        assert trigger["metadata"]["ignoreNullValues"] == "false"
+        assert trigger["metadata"]["query"].startswith("sum(")
+        assert "avg(" not in trigger["metadata"]["query"]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(40, ["40", "5", "80"], id="a target of 40"),
+        pytest.param(5, ["5", "1", "80"], id="a small one leaves at least one waiting"),
+        pytest.param(256, ["256", "32", "80"], id="a large one"),
+    ],
+)
+def test_thresholds_are_whole_numbers_in_strings(target: int, expected: list[str]) -> None:
+    triggers = spec(target=target)["triggers"]
+    assert [trigger["metadata"]["threshold"] for trigger in triggers] == expected
+    assert waiting_target(target) >= 1
+
+
+def test_a_new_target_changes_thresholds_and_nothing_else() -> None:
+    before, after = spec(target=40), spec(target=50)
+    for trigger in (*before["triggers"], *after["triggers"]):
+        trigger["metadata"].pop("threshold")
+    assert before == after
+
+
+def test_bounds_and_fallback() -> None:
+    found = spec({"spec.autoscaling": {"minReplicas": 2, "maxReplicas": 8}})
+    assert (found["minReplicaCount"], found["maxReplicaCount"]) == (2, 8)
+    assert found["fallback"] == {"failureThreshold": 3, "replicas": 2, "behavior": "currentReplicasIfHigher"}
+    assert found["advanced"]["restoreToOriginalReplicaCount"] is False
+
+
+def test_down_by_one_pod_a_minute_after_a_look_back_up_without_delay() -> None:
+    found = spec({"spec.autoscaling.scaleDownStabilizationSeconds": 900})
+    behavior = found["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleDown"]["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
+    assert behavior["scaleDown"]["stabilizationWindowSeconds"] == 900
+    assert behavior["scaleUp"]["stabilizationWindowSeconds"] == 0
+
+
+def test_queries_in_full() -> None:
+    labels = 'namespace="ml",serving_outrider_dev_service="chat",serving_outrider_dev_track="stable"}'
+    engine = "namespace, pod, engine"
+    assert queries.in_flight_requests("ml", "chat") == (
+        f"sum(max by (__name__, {engine})"
+        ' ({__name__=~"vllm:num_requests_running|vllm:num_requests_waiting",' + labels + "))"
+    )
+    assert queries.waiting_requests("ml", "chat") == (
+        f"sum(max by ({engine})" + ' ({__name__="vllm:num_requests_waiting",' + labels + "))"
+    )
+    assert queries.kv_cache_percent("ml", "chat") == (
+        f"sum(max by ({engine})"
+        + ' ({__name__=~"vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc",'
+        + labels
+        + ")) * 100"
+    )
+
+
+def test_label_values_are_escaped() -> None:
+    assert queries.escape('a"b\\c\nd') == 'a\\"b\\\\c\\nd'
