@@ -1,0 +1,175 @@
+"""The API server, by dicts: read, apply, delete, and post events.
+
+Server-side apply is the only way in which Outrider writes objects: the whole wanted object each time, under one field
+manager, so that a field we no longer send is dropped and a field we never sent stays whoever's it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+from outrider import __version__
+from outrider.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+
+Manifest = dict[str, Any]
+
+FIELD_MANAGER = "outrider"
+REPLICAS_MANAGER = "outrider-replicas"
+"""Holds the number of replicas while the ownership of that field passes to the autoscaler or back."""
+TIMEOUT_S = 15.0
+"""A call that the API server has not answered by then is given up and retried by the pass: it must not stall other
+services."""
+
+_PLURALS = {
+    ("v1", "ConfigMap"): "configmaps",
+    ("v1", "Event"): "events",
+    ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
+    ("v1", "Service"): "services",
+    ("v1", "ServiceAccount"): "serviceaccounts",
+    ("apps/v1", "Deployment"): "deployments",
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
+    ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
+    ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",
+    ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
+    ("serving.outrider.dev/v1alpha1", "SpeculativeInferenceService"): "speculativeinferenceservices",
+}
+
+
+class Kube:
+    """A connection to one API server; close it with `close`."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._client.user_agent = f"outrider/{__version__}"
+
+    @classmethod
+    async def connect(cls) -> Kube:
+        """Log in as a pod does, or with the kubeconfig of the environment when there is one."""
+        configuration = Configuration()
+        try:
+            kube_config.load_incluster_config(client_configuration=configuration)
+        except kube_config.ConfigException:
+            await kube_config.load_kube_config(client_configuration=configuration)
+        return cls(ApiClient(configuration))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
+        """The object, or None if it (or its kind) does not exist."""
+        try:
+            return await self._call("GET", _path(api_version, kind, namespace, name))
+        except NotFound:
+            return None
+
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None = None, label_selector: str = ""
+    ) -> list[Manifest]:
+        """All objects of a kind, in one namespace or in all of them."""
+        query = {"labelSelector": label_selector} if label_selector else {}
+        answer = await self._call("GET", _path(api_version, kind, namespace), query)
+        items: list[Manifest] = answer["items"]
+        return items
+
+    async def apply(
+        self, manifest: Mapping[str, Any], *, manager: str = FIELD_MANAGER, subresource: str = ""
+    ) -> Manifest:
+        """Server-side apply, taking over fields that another manager owns: our children are ours."""
+        meta = manifest["metadata"]
+        path = _path(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], subresource)
+        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
+        return await self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+
+    async def create(self, manifest: Mapping[str, Any]) -> Manifest:
+        """Create an object that must not exist yet.
+
+        Raises:
+            Conflict: it does exist.
+        """
+        path = _path(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["namespace"])
+        return await self._call("POST", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
+
+    async def delete(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete this very object; one of the same name and another UID is left alone, an absent one is fine."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            await self._call("DELETE", _path(api_version, kind, namespace, name), {}, body, "application/json")
+        except (NotFound, Conflict):
+            return
+
+    async def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the API server knows this kind."""
+        try:
+            answer = await self._call("GET", f"/apis/{api_version}")
+        except NotFound:
+            return False
+        return any(resource["kind"] == kind for resource in answer["resources"])
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "",
+    ) -> Manifest:
+        headers = {"Accept": "application/json", **({"Content-Type": content_type} if content_type else {})}
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                request = await self._client.param_serialize(
+                    method, path, query_params=None, header_params=headers, auth_settings=["BearerToken"]
+                )
+                url = request[1] + ("?" + urlencode(query) if query else "")
+                response = await self._client.call_api(method, url, request[2], body=body)
+                data = await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            message = f"{method} {path}: no answer from the API server ({error or type(error).__name__})"
+            raise Unavailable("APIServerUnreachable", message) from error
+        if response.status >= 400:
+            raise _error(method, path, response.status, data, response.getheader("Retry-After"))
+        document: Manifest = json.loads(data)
+        return document
+
+
+def _path(
+    api_version: str, kind: str, namespace: str | None = None, name: str | None = None, subresource: str = ""
+) -> str:
+    root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
+    parts = [root]
+    if namespace is not None:
+        parts.append(f"namespaces/{quote(namespace)}")
+    parts.append(_PLURALS[api_version, kind])
+    if name is not None:
+        parts.append(quote(name))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _error(method: str, path: str, status: int, data: bytes, retry_after: str | None) -> KubeError:
+    try:
+        message = json.loads(data)["message"]
+    except (ValueError, KeyError, TypeError):
+        message = data[:200].decode(errors="replace")
+    sentence = f"{method} {path}: {message}"
+    if status in (401, 403):
+        return Forbidden("Forbidden", sentence, status)
+    if status == 404:
+        return NotFound("NotFound", sentence, status)
+    if status == 409:
+        return Conflict("Conflict", sentence, status)
+    if status == 429 or status >= 500:
+        seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+        return Unavailable("APIServerUnavailable", sentence, status, seconds)
+    return KubeError("ApplyRefused", sentence, status)

@@ -1,0 +1,108 @@
+"""Prometheus: raw samples of all engines of the fleet in a constant number of queries.
+
+The range vector of an instant query returns the samples as they were scraped, with their own timestamps, so that resets
+and gaps can be told from one another; `rate` and its kin would hide both. NaN, infinity and series without our labels
+stop here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util import Retry
+
+from outrider.core import engine_metrics as names
+from outrider.core.series import Series
+from outrider.errors import Malformed, Unreachable
+
+ServiceKey = tuple[str, str]
+"""Namespace and name."""
+
+TIMEOUT_S = 10
+"""Shorter than a control period: a slow answer costs one period, not two."""
+SERVICE_LABEL = "serving_outrider_dev_service"
+TRACK_LABEL = "serving_outrider_dev_track"
+
+_COUNTERS_AND_GAUGES = (
+    *names.NUM_DRAFTS,
+    *names.NUM_DRAFT_TOKENS,
+    *names.NUM_ACCEPTED_TOKENS_PER_POS,
+    *names.DRAFT_TOKENS_PER_POS,
+    *names.GENERATION_TOKENS,
+    *names.PROMPT_TOKENS,
+    *names.NUM_PREEMPTIONS,
+    *names.NUM_REQUESTS_RUNNING,
+    *names.NUM_REQUESTS_WAITING,
+    *names.KV_CACHE_USAGE,
+    *names.CACHE_CONFIG,
+    *names.PROCESS_START,
+    *names.SCHEDULE_GENERATION,
+)
+_STEPS = names.STEPS + names.STEP_SECONDS + names.STEP_REQUESTS
+_HISTOGRAMS = tuple(name + suffix for name in names.TPOT + names.TTFT for suffix in ("_bucket", "_sum", "_count"))
+GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
+"""One query each, whatever the number of services."""
+
+
+class Prometheus:
+    """A metrics store that speaks Prometheus' query API."""
+
+    def __init__(self, url: str) -> None:
+        self._client = PrometheusConnect(url, retry=Retry(total=0), timeout=TIMEOUT_S, method="POST")
+        self.url = url
+
+    async def engine_series(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
+        """Samples of the stable track's engines between ``at_s - window_s`` and ``at_s``, by service.
+
+        Raises:
+            Unreachable: no answer in time.
+            Malformed: an answer that is no range vector.
+        """
+        answers = await asyncio.gather(*(self._query(query, at_s) for query in queries(window_s)))
+        found: dict[ServiceKey, list[Series]] = defaultdict(list)
+        for row in (row for answer in answers for row in answer):
+            labels = row["metric"]
+            samples = _finite(row["values"])
+            if samples:
+                key = (labels["namespace"], labels[SERVICE_LABEL])
+                found[key].append(Series(labels["__name__"], labels, samples))
+        return found
+
+    async def _query(self, query: str, at_s: float) -> list[dict[str, Any]]:
+        # The library is synchronous; a thread keeps it off the event loop, and its time-out ends the thread.
+        try:
+            answer: list[dict[str, Any]] = await asyncio.to_thread(
+                self._client.custom_query, query, params={"time": f"{at_s:.3f}"}
+            )
+        except (requests.RequestException, PrometheusApiClientException) as error:
+            raise Unreachable("PrometheusUnreachable", f"Prometheus at {self.url}: {_short(error)}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise Malformed(
+                "PrometheusMalformed", f"Prometheus at {self.url} did not answer with JSON results"
+            ) from error
+        if not all("metric" in row and "values" in row for row in answer):
+            raise Malformed("PrometheusMalformed", f"Prometheus at {self.url}: '{query}' is not a range vector")
+        return answer
+
+
+def queries(window_s: float) -> list[str]:
+    """The queries of one control pass."""
+    selector = f'{SERVICE_LABEL}!="",namespace!="",{TRACK_LABEL}="stable"'
+    return [f'{{__name__=~"{"|".join(group)}",{selector}}}[{math.ceil(window_s)}s]' for group in GROUPS]
+
+
+def _finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
+    samples = ((float(time_s), float(text)) for time_s, text in values)
+    return tuple((time_s, value) for time_s, value in samples if math.isfinite(value))
+
+
+def _short(error: Exception) -> str:
+    """The first line, without the connection pool's representation of itself."""
+    return str(error).split("(Caused by", 1)[0].splitlines()[0][:200] if str(error) else type(error).__name__

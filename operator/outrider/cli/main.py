@@ -1,0 +1,36 @@
+"""The command line's entry."""
+
+from __future__ import annotations
+
+import typer
+
+from outrider import __version__
+from outrider.cli import run as run_command
+
+app = typer.Typer(
+    name="outrider",
+    help="Speculative-decoding inference services on Kubernetes, steered while they serve.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run_command.run)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"outrider {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Options before the subcommand."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

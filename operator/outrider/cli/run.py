@@ -1,0 +1,46 @@
+"""``outrider run``: the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import kopf
+import typer
+from prometheus_client import start_http_server
+from pydantic import ValidationError
+
+from outrider import handlers, telemetry
+from outrider.settings import Settings
+
+EXIT_SETTINGS = 2
+
+
+def run() -> None:
+    """Run the operator until it is stopped. Settings come from the environment, as OUTRIDER_… variables."""
+    try:
+        settings = Settings()  # type: ignore[call-arg]  # pydantic-settings fills fields from the environment
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            typer.echo(_sentence(fault), err=True)
+        raise typer.Exit(EXIT_SETTINGS) from None
+    telemetry.configure_logging(settings.log_level)
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port, addr=settings.bind_address)
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    probe = f"http://{settings.bind_address}:{settings.health_port}/healthz" if settings.health_port else None
+    await kopf.operator(
+        registry=handlers.register(handlers.Operator(settings)),
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        liveness_endpoint=probe,
+    )
+
+
+def _sentence(fault: Mapping[str, Any]) -> str:
+    field = ".".join(str(part) for part in fault["loc"])
+    return f"outrider: setting OUTRIDER_{field.upper()}: {fault['msg']}"

@@ -1,0 +1,169 @@
+"""Kopf's side of the operator: event handlers that hand on, start-up, clean-up and probes. The only module that knows
+Kopf.
+
+Event handlers alone put neither finalizers nor annotations on an object, so a resource can be deleted while the
+operator is away, and Git sees nothing of us. Nothing is returned: Kopf would write it into status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Any
+
+import kopf
+
+from outrider.adapters.engine import EngineAdmin
+from outrider.adapters.kube import Kube
+from outrider.adapters.prometheus import Prometheus
+from outrider.api import GROUP, PLURAL, VERSION
+from outrider.reconcile.control import ControlPass, every
+from outrider.reconcile.neighbours import Neighbours
+from outrider.reconcile.objects import ObjectsPass
+from outrider.reconcile.queue import WorkQueue
+from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
+from outrider.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+CHILDREN = (
+    ("", "v1", "pods"),
+    ("", "v1", "configmaps"),
+    ("", "v1", "services"),
+    ("", "v1", "serviceaccounts"),
+    ("apps", "v1", "deployments"),
+    ("policy", "v1", "poddisruptionbudgets"),
+    ("keda.sh", "v1alpha1", "scaledobjects"),
+)
+"""Kinds of children that are watched; Secrets are not, so that no right to list them is needed."""
+CONTROL_LATE = 4
+"""Control periods without a finished pass after which the process counts as dead and is restarted."""
+
+
+class Operator:
+    """One process: registry, queue, both passes, and the tasks that run them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.registry = Registry()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = contextlib.AsyncExitStack()
+        self._queue: WorkQueue[ServiceKey] | None = None
+        self._last_pass_s = time.monotonic()
+
+    async def start(self) -> None:
+        """Connect to the neighbours and start the two flows."""
+        kube, engines = await Kube.connect(), EngineAdmin()
+        self._closing.push_async_callback(kube.close)
+        self._closing.push_async_callback(engines.close)
+        neighbours = Neighbours(kube, Prometheus(self.settings.prometheus), engines, time.time, self.settings)
+        objects = ObjectsPass(self.registry, neighbours, self._wake.set)
+        self._queue = WorkQueue(objects.run)
+        control = ControlPass(self.registry, neighbours, self._queue.add)
+
+        async def control_pass() -> None:
+            await control.run()
+            self._last_pass_s = time.monotonic()
+
+        self._tasks = [
+            asyncio.create_task(self._queue.run(), name="objects"),
+            asyncio.create_task(every(self.settings.control_period_s, control_pass, self._wake), name="control"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_end_with)
+
+    async def stop(self) -> None:
+        """End the flows; what was decided is in the memory documents already."""
+        for task in self._tasks:
+            task.remove_done_callback(_end_with)
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._closing.aclose()
+
+    def resource_event(self, event_type: str | None, body: Any) -> None:
+        """A resource was seen, changed or deleted."""
+        self._enqueue(self.registry.resource_event(event_type, body))
+
+    def child_event(self, event_type: str | None, body: Any) -> None:
+        """A child was seen, changed or deleted."""
+        key, news = self.registry.child_event(event_type, body)
+        if news:
+            self._enqueue(key)
+
+    def control_age_s(self) -> float:
+        """Seconds since the last control pass ended.
+
+        Raises:
+            RuntimeError: too long ago; the liveness probe fails and the process is started again.
+        """
+        age_s = time.monotonic() - self._last_pass_s
+        if age_s > CONTROL_LATE * max(self.settings.control_period_s, 15.0):
+            raise RuntimeError(f"the last control pass ended {age_s:.0f} s ago")
+        return age_s
+
+    def _enqueue(self, key: ServiceKey) -> None:
+        if self._queue is not None:
+            if self.registry.get(key) is None:
+                self._queue.forget(key)
+            else:
+                self._queue.add(key)
+
+
+def register(operator: Operator) -> kopf.OperatorRegistry:
+    """Kopf's registry with our handlers bound to this operator."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        # Kopf's own readers of token files and kubeconfigs: the synchronous client would cost 70 MB for this alone.
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.startup(registry=registry)
+    async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
+        _configure(settings)
+        await operator.start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def stop(**_: Any) -> None:
+        await operator.stop()
+
+    @kopf.on.probe(id="control_pass_age_seconds", registry=registry)
+    async def control_pass_age(**_: Any) -> float:
+        return operator.control_age_s()
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    async def resource(event: kopf.RawEvent, **_: Any) -> None:
+        operator.resource_event(event["type"], event["object"])
+
+    for group, version, plural in CHILDREN:
+
+        @kopf.on.event(group, version, plural, labels={SERVICE_LABEL: kopf.PRESENT}, registry=registry, id=plural)
+        async def child(event: kopf.RawEvent, **_: Any) -> None:
+            operator.child_event(event["type"], event["object"])
+
+    return registry
+
+
+def _configure(settings: kopf.OperatorSettings) -> None:
+    settings.posting.enabled = False  # we post our own events, about decisions
+    settings.peering.standalone = True
+    settings.watching.server_timeout = (
+        300  # a watch that was cut without a word is replaced within five minutes at most
+    )
+    settings.watching.client_timeout = 330
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.process.ultimate_exiting_timeout = 20  # below the pod's grace period
+    for group, version, plural in CHILDREN:
+        settings.watching.label_selectors[group, version, plural] = SERVICE_LABEL
+
+
+def _end_with(task: asyncio.Task[None]) -> None:
+    """A flow that ends by itself leaves a process that looks alive and does nothing: end it, and be started again."""
+    if not task.cancelled():
+        logger.critical("the %s flow ended: %r", task.get_name(), task.exception())
+        raise SystemExit(1)

@@ -1,0 +1,73 @@
+"""Children on their way to the API server: applied when they differ from what is there, never taken from someone
+else."""
+
+from __future__ import annotations
+
+import secrets
+
+from outrider.errors import Conflict, NotReady
+from outrider.manifests import secret
+from outrider.reconcile.neighbours import Manifest, Neighbours
+from outrider.reconcile.registry import Service, child_id, digest, shape
+
+
+async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) -> Manifest:
+    """Apply a child unless it is known to be so already; returns the object as the API server has it.
+
+    Raises:
+        NotReady: an object of that name belongs to someone else, or to a deleted resource of the same name that is
+            still being cleaned up.
+    """
+    child = child_id(manifest)
+    sent, live = digest(manifest), service.children.get(child)
+    if live is not None and service.applied.get(child) == (sent, shape(live)):
+        return dict(live)
+    if child not in service.applied:
+        meta = manifest["metadata"]
+        live = await neighbours.kube.get(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
+        if live is not None:
+            _refuse_foreign(service, live, child)
+    result = await neighbours.kube.apply(manifest)
+    service.children[child] = result
+    service.applied[child] = (sent, shape(result))
+    return result
+
+
+async def ensure_admin_key(service: Service, neighbours: Neighbours) -> None:
+    """Read the admin key of the service's engines, making one up for a new service."""
+    if service.admin_key is not None:
+        return
+    assert service.resource is not None
+    namespace, name = service.key[0], secret.name(service.key[1])
+    stored = await neighbours.kube.get("v1", "Secret", namespace, name)
+    if stored is None:
+        key = secrets.token_urlsafe(32)
+        try:
+            await neighbours.kube.create(secret.admin_secret(service.resource, key))
+        except Conflict as error:
+            raise NotReady("SecretAppeared", f"Secret {name} appeared meanwhile; reading it again", 1.0) from error
+        service.admin_key = key
+        return
+    _refuse_foreign(service, stored, f"Secret/{name}")
+    service.admin_key = secret.newest_key(stored)
+
+
+async def remove(service: Service, api_version: str, kind: str, name: str, neighbours: Neighbours) -> None:
+    """Delete a child that the resource no longer asks for, if it is there and ours."""
+    live = await neighbours.kube.get(api_version, kind, service.key[0], name)
+    if live is None or not _ours(service, live):
+        return
+    await neighbours.kube.delete(api_version, kind, service.key[0], name, live["metadata"]["uid"])
+    service.children.pop(f"{kind}/{name}", None)
+    service.applied.pop(f"{kind}/{name}", None)
+
+
+def _ours(service: Service, live: Manifest) -> bool:
+    uid = service.body["metadata"]["uid"]
+    return any(owner.get("uid") == uid for owner in live["metadata"].get("ownerReferences", []))
+
+
+def _refuse_foreign(service: Service, live: Manifest, child: str) -> None:
+    if not _ours(service, live):
+        message = f"{child} exists and belongs to someone else; delete or rename it, or rename the service"
+        raise NotReady("NameTaken", message, 10.0)

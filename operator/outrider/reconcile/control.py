@@ -1,0 +1,131 @@
+"""The control pass: observe the whole fleet at once, decide for each service, deliver what changed.
+
+    one query per family of metrics ─▶ for each service: observe ─▶ decide ─▶ remember ─▶ deliver ─▶ events and status
+
+A decision is written to the memory document before any engine hears of it. Whoever starts after a crash then finds the
+decision and completes it; the other way round an engine could run a schedule that nobody remembers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from outrider import telemetry
+from outrider.core.controller import Outcome, control
+from outrider.core.observation import Observation, observe
+from outrider.core.series import Missing, Series
+from outrider.errors import MetricsError, OperatorError
+from outrider.reconcile import delivery, events, persistence
+from outrider.reconcile.neighbours import Neighbours
+from outrider.reconcile.registry import Registry, Service, ServiceKey
+
+logger = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 300.0
+"""Estimates that no decision was based on are saved this often: losing five minutes of learning costs less than the
+writes."""
+
+
+class ControlPass:
+    """Runs over the registry; ``reconcile`` is told of services whose children or status have to follow."""
+
+    def __init__(self, registry: Registry, neighbours: Neighbours, reconcile: Callable[[ServiceKey], None]) -> None:
+        self._registry, self._neighbours, self._reconcile = registry, neighbours, reconcile
+
+    async def run(self) -> None:
+        """One pass over all services; never raises for a neighbour's fault."""
+        now_s = self._neighbours.clock()
+        with telemetry.CONTROL_PASS_SECONDS.time():
+            series = await self._fetch(now_s)
+            await asyncio.gather(*(self._one(service, series, now_s) for service in self._registry))
+        telemetry.SERVICES.set(len(self._registry))
+        telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
+
+    async def _fetch(self, now_s: float) -> Mapping[ServiceKey, list[Series]] | Missing:
+        """Samples of the fleet, back to the end of the last window of the service that is furthest behind."""
+        settings = self._neighbours.settings
+        # Two scrape intervals more, so that a counter's base sample before the window is there too.
+        span_s = max(settings.window_s, 2.0 * settings.control_period_s) + 2.0 * settings.scrape_interval_s
+        try:
+            return await self._neighbours.metrics.engine_series(span_s, now_s)
+        except MetricsError as error:
+            logger.warning("no metrics: %s", error.message, extra={"reason": error.reason})
+            return Missing(error.reason, error.message)
+
+    async def _one(self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float) -> None:
+        async with service.lock:
+            if service.config is None or service.state is None:
+                return  # the objects pass has not read the memory document yet
+            window, increment = self._observe(service, series, now_s)
+            outcome = control(service.config, service.state, window, increment, now_s)
+            service.outcome, service.state = outcome, outcome.state
+            service.metrics = window if isinstance(window, Missing) else None
+            _report(service, outcome)
+            try:
+                await self._carry_out(service, outcome, now_s)
+            except OperatorError as error:
+                logger.warning("%s", error.message, extra=_keys(service) | {"reason": error.reason})
+        self._reconcile(service.key)
+
+    def _observe(
+        self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float
+    ) -> tuple[Observation | Missing, Observation | Missing]:
+        if isinstance(series, Missing):
+            return series, series
+        settings, state = self._neighbours.settings, service.state
+        pods = {pod.name for pod in service.ready_pods}
+        if not pods:
+            none = Missing("NoReadyEngine", "no engine is ready")
+            return none, none
+        mine = series.get(service.key, [])
+        window_s = settings.window_s
+        learned_s = now_s - window_s if state is None or state.learned_until_s is None else state.learned_until_s
+        return (
+            observe(mine, now_s - window_s, now_s, pods=pods),
+            observe(mine, max(learned_s, now_s - window_s), now_s, pods=pods),
+        )
+
+    async def _carry_out(self, service: Service, outcome: Outcome, now_s: float) -> None:
+        """Remember first, then tell the engines; children and status follow in the objects pass."""
+        if outcome.changes or now_s >= service.saved_s + SAVE_EVERY_S:
+            await persistence.save(service, self._neighbours)
+        await delivery.bring_up_to_date(service, self._neighbours)
+        for change in outcome.changes:
+            await events.post(service, change, self._neighbours)
+
+
+async def every(period_s: float, run: Callable[[], Awaitable[None]], wake: asyncio.Event) -> None:
+    """Run at a steady pace until cancelled, and at once when woken; a late pass is not made up for."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due_s = loop.time() + period_s
+        wake.clear()
+        await run()
+        try:
+            async with asyncio.timeout_at(due_s):
+                await wake.wait()
+        except TimeoutError:
+            continue
+
+
+def _report(service: Service, outcome: Outcome) -> None:
+    namespace, name = service.key
+    extra = _keys(service) | {"speculativeTokens": outcome.num_speculative_tokens}
+    for change in outcome.changes:
+        counter = telemetry.SCHEDULE_CHANGES if change.kind == "Schedule" else telemetry.TARGET_CHANGES
+        counter.labels(namespace, name).inc()
+        logger.info("%s %s → %s: %s", change.kind, change.before, change.after, change.reason, extra=extra)
+    if outcome.hold is not None:
+        telemetry.HOLDS.labels(outcome.hold.reason).inc()
+    for step in outcome.proposal.steps:
+        logger.debug("%s", step, extra=extra)
+    telemetry.SPECULATIVE_TOKENS.labels(namespace, name).set(outcome.num_speculative_tokens)
+    telemetry.REQUESTS_PER_REPLICA.labels(namespace, name).set(outcome.state.target)
+    if outcome.acceptance_length is not None:
+        telemetry.ACCEPTANCE_LENGTH.labels(namespace, name).set(outcome.acceptance_length.value)
+
+
+def _keys(service: Service) -> dict[str, str | int]:
+    return {"namespace": service.key[0], "service": service.key[1]}

@@ -1,0 +1,67 @@
+"""What the passes need of their neighbours: a few methods each, so that a test can stand in for any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from outrider.adapters.engine import Acknowledgement
+from outrider.core.schedule import Schedule
+from outrider.core.series import Series
+from outrider.settings import Settings
+
+Manifest = dict[str, Any]
+
+
+class KubeApi(Protocol):
+    """The API server."""
+
+    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
+        """The object, or None."""
+
+    async def apply(self, manifest: Mapping[str, Any], *, manager: str = ..., subresource: str = ...) -> Manifest:
+        """Server-side apply; returns the object as it is afterwards."""
+
+    async def create(self, manifest: Mapping[str, Any]) -> Manifest:
+        """Create an object that must not exist."""
+
+    async def delete(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete this very object, if it is there."""
+
+    async def serves(self, api_version: str, kind: str) -> bool:
+        """Whether the API server knows the kind."""
+
+
+class MetricsStore(Protocol):
+    """Prometheus."""
+
+    async def engine_series(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
+        """Samples of all engines by service."""
+
+
+class Engines(Protocol):
+    """The admin ports of engine pods."""
+
+    async def put_schedule(
+        self, address: str, key: str, generation: int, schedule: Schedule, lease_s: int
+    ) -> Acknowledgement:
+        """Deliver a schedule."""
+
+
+class Clock(Protocol):
+    """Wall-clock time; Prometheus and the memory document are read on it."""
+
+    def __call__(self) -> float:
+        """Unix time, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """All of them, and the settings of the process."""
+
+    kube: KubeApi
+    metrics: MetricsStore
+    engines: Engines
+    clock: Clock
+    settings: Settings

@@ -1,0 +1,196 @@
+"""The objects pass: from a resource to its children and its status.
+
+    parse ─▶ admit ─▶ remember ─▶ children ─▶ status
+
+Level-based: whatever woke it, it looks at everything, applies what differs, and says what it found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from outrider import telemetry
+from outrider.api.defaults import Resolved, resolve
+from outrider.api.resource import SpeculativeInferenceService, parse
+from outrider.api.status import EffectiveSettings
+from outrider.core.state import ControllerConfig
+from outrider.engine.admission import admit
+from outrider.errors import Forbidden, InvalidSpec, KubeError, NotReady, OperatorError
+from outrider.manifests import (
+    config_maps,
+    deployment,
+    engine_container,
+    pod_disruption_budget,
+    pod_monitor,
+    scaled_object,
+    service,
+    service_account,
+)
+from outrider.manifests.engine_container import EngineContainer
+from outrider.reconcile import children, delivery, persistence, replicas, status
+from outrider.reconcile.neighbours import Neighbours
+from outrider.reconcile.registry import Registry, Service, ServiceKey
+
+logger = logging.getLogger(__name__)
+
+SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
+POD_MONITOR = ("monitoring.coreos.com/v1", "PodMonitor")
+SLOW_RETRY_S = 60.0
+"""For faults that somebody has to mend: a missing right, an unserved kind."""
+
+
+class ObjectsPass:
+    """Reconciles one service at a time; ``decide_soon`` asks for a control pass when a service has just become
+    known."""
+
+    def __init__(self, registry: Registry, neighbours: Neighbours, decide_soon: Callable[[], None]) -> None:
+        self._registry, self._neighbours, self._decide_soon = registry, neighbours, decide_soon
+
+    async def run(self, key: ServiceKey) -> float | None:
+        """Reconcile a service; returns seconds until it should be tried again, or None."""
+        one = self._registry.get(key)
+        if one is None:
+            return None
+        async with one.lock:
+            with telemetry.RECONCILE_SECONDS.time():
+                try:
+                    return await self._reconcile(one)
+                except OperatorError as error:
+                    return self._failed(one, error)
+                except (
+                    Exception
+                ) as error:  # the edge of a pass: a fault of ours must neither end the loop nor stay unseen
+                    logger.exception("internal error", extra={"namespace": key[0], "service": key[1]})
+                    return self._failed(one, OperatorError("InternalError", f"{type(error).__name__}: {error}"))
+
+    async def _reconcile(self, one: Service) -> float | None:
+        try:
+            resource = parse(one.body)
+            resolved = resolve(resource.spec, self._neighbours.settings.scale_down_stabilization_s)
+            engine = engine_container.engine_config(resource, resolved)
+            warnings = admit(engine).warnings
+            container = engine_container.build(resource, resolved, engine)
+        except InvalidSpec as error:
+            one.resource = one.config = None
+            await status.write(one, status.refused(one, error, self._neighbours.clock()), self._neighbours)
+            return None
+        one.resource = resource
+        await self._remember(one, resource, resolved, container)
+        keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
+        fault: OperatorError | None = None
+        try:
+            if not one.config or not one.config.frozen:
+                await self._children(one, resource, resolved, container, keda)
+            await delivery.bring_up_to_date(one, self._neighbours)
+        except (NotReady, KubeError) as error:
+            fault = error
+        effective = _effective(resolved, container)
+        found = status.build(
+            one, resolved, effective, keda=keda, fault=fault, warnings=warnings, now_s=self._neighbours.clock()
+        )
+        await status.write(one, found, self._neighbours)
+        return None if fault is None else self._failed(one, fault)
+
+    def _failed(self, one: Service, error: OperatorError) -> float:
+        telemetry.RECONCILE_FAILURES.labels(error.reason).inc()
+        extra = {"namespace": one.key[0], "service": one.key[1], "reason": error.reason}
+        logger.warning("%s", error.message, extra=extra)
+        if isinstance(error, NotReady):
+            return error.retry_after_s
+        return SLOW_RETRY_S if isinstance(error, Forbidden) else 1.0
+
+    async def _remember(
+        self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
+    ) -> None:
+        settings = self._neighbours.settings
+        one.config = ControllerConfig(
+            mode=resolved.mode,
+            policy=resolved.policy,
+            values=container.values,
+            min_speculative_tokens=resolved.min_speculative_tokens,
+            max_batch_size=resolved.max_num_seqs,
+            capture_size=container.capture_size,
+            initial=container.initial_schedule,
+            tpot_objective_s=resolved.tpot_s,
+            percentile=resolved.percentile,
+            period_s=settings.control_period_s,
+            frozen=settings.paused or resource.spec.paused,
+        )
+        if one.state is None:
+            one.state = await persistence.load(one, one.config, self._neighbours)
+            self._decide_soon()
+
+    async def _children(
+        self,
+        one: Service,
+        resource: SpeculativeInferenceService,
+        resolved: Resolved,
+        container: EngineContainer,
+        keda: bool,
+    ) -> None:
+        """Apply all children, those first that others wait for."""
+        settings, state = self._neighbours.settings, one.state
+        assert state is not None
+        await children.ensure_admin_key(one, self._neighbours)
+        document = config_maps.schedule(resource, state.generation, state.schedule, settings.lease_s)
+        for manifest in (
+            service_account.service_account(resource),
+            document,
+            service.service(resource),
+            pod_disruption_budget.pod_disruption_budget(resource),
+        ):
+            await children.apply(one, manifest, self._neighbours)
+        if not resolved.autoscaled:
+            # The autoscaler must be gone before we set a number, or both would write it.
+            await children.remove(one, *SCALED_OBJECT, resource.name, self._neighbours)
+        await self._deployment(one, resource, resolved, container)
+        if keda:
+            wanted = scaled_object.scaled_object(
+                resource,
+                resolved,
+                target=state.target,
+                prometheus_url=settings.keda_prometheus,
+                stabilization_s=resolved.scale_down_stabilization_s,
+            )
+            await children.apply(one, wanted, self._neighbours)
+        if resolved.pod_monitor and await self._neighbours.kube.serves(*POD_MONITOR):
+            await children.apply(one, pod_monitor.pod_monitor(resource, settings.scrape_interval_s), self._neighbours)
+
+    async def _deployment(
+        self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
+    ) -> None:
+        wanted = deployment.deployment(
+            resource,
+            resolved,
+            image=container.image,
+            args=container.args,
+            env=container.env,
+            controllable=container.controllable,
+            replicas=None if resolved.autoscaled else resolved.min_replicas,
+        )
+        if resolved.autoscaled:
+            await replicas.hand_over(one, self._neighbours)
+        live = await children.apply(one, wanted, self._neighbours)
+        if resolved.autoscaled:
+            await replicas.start_at_minimum(one, resolved, live, self._neighbours)
+
+
+def _effective(resolved: Resolved, container: EngineContainer) -> EffectiveSettings:
+    bounds = f"{resolved.min_replicas}-{resolved.max_replicas}" if resolved.autoscaled else str(resolved.min_replicas)
+    return EffectiveSettings(
+        served_name=resolved.served_name,
+        engine_version=resolved.engine_version,
+        engine_image=container.image,
+        mode=resolved.mode,
+        policy=resolved.policy,
+        speculative_tokens=list(container.values),
+        initial_schedule=str(container.initial_schedule),
+        gpus=resolved.gpus,
+        max_num_seqs=resolved.max_num_seqs,
+        max_num_batched_tokens=resolved.max_num_batched_tokens,
+        percentile=round(100 * resolved.percentile),
+        replicas=bounds,
+        termination_grace_seconds=resolved.termination_grace_s,
+        startup_budget_seconds=resolved.startup_budget_s,
+    )

@@ -1,0 +1,202 @@
+"""What the operator knows of each service: the resource, its children as last seen, and the controller's state.
+
+Filled by watch events, read by both passes. A restart fills it again from the first listing; what must survive is in
+the memory document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outrider.api.resource import SpeculativeInferenceService
+from outrider.core.controller import Outcome
+from outrider.core.series import Missing
+from outrider.core.state import ControllerConfig, ControllerState
+
+Manifest = Mapping[str, Any]
+ServiceKey = tuple[str, str]
+"""Namespace and name."""
+
+SERVICE_LABEL = "serving.outrider.dev/service"
+TRACK_LABEL = "serving.outrider.dev/track"
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePod:
+    """What a pass needs of an engine's pod."""
+
+    name: str
+    uid: str
+    address: str | None
+    ready: bool
+    terminating: bool
+    revision: str
+    waiting_reason: str
+    """Why its container does not run: ``CrashLoopBackOff``, ``CreateContainerConfigError``, …; empty if it does."""
+    message: str
+    """The last termination or waiting message, or why it cannot be scheduled."""
+    restarts: int
+
+    @classmethod
+    def of(cls, body: Manifest) -> EnginePod:
+        """Read a pod as the API server has it."""
+        meta, status = body["metadata"], body.get("status", {})
+        conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
+        container: Manifest = next(iter(status.get("containerStatuses", [])), {})
+        waiting = container.get("state", {}).get("waiting", {})
+        ended = container.get("lastState", {}).get("terminated", {}) or container.get("state", {}).get("terminated", {})
+        scheduled = conditions.get("PodScheduled", {})
+        unscheduled = scheduled.get("status") == "False"
+        return cls(
+            name=meta["name"],
+            uid=meta["uid"],
+            address=status.get("podIP"),
+            ready=conditions.get("Ready", {}).get("status") == "True",
+            terminating="deletionTimestamp" in meta,
+            revision=meta.get("labels", {}).get("serving.outrider.dev/revision", ""),
+            waiting_reason=scheduled.get("reason", "") if unscheduled else waiting.get("reason", ""),
+            message=scheduled.get("message", "") if unscheduled else ended.get("message") or waiting.get("message", ""),
+            restarts=container.get("restartCount", 0),
+        )
+
+
+@dataclass(slots=True)
+class Service:
+    """One service. Passes hold its ``lock``; events replace the observed parts at any time."""
+
+    key: ServiceKey
+    body: Manifest
+    pods: dict[str, EnginePod] = field(default_factory=dict)
+    children: dict[str, Manifest] = field(default_factory=dict)
+    """Live children by ``kind/name``, as events or our own writes last showed them."""
+    applied: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By ``kind/name``: digest of what we sent, and `shape` of what the API server made of it."""
+    resource: SpeculativeInferenceService | None = None
+    """The body, parsed; None while it is not valid."""
+    config: ControllerConfig | None = None
+    state: ControllerState | None = None
+    outcome: Outcome | None = None
+    metrics: Missing | None = None
+    """Why there are no metrics; None while there are."""
+    admin_key: str | None = None
+    acknowledged: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """By pod UID: the generation that its engine acknowledged, and when."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """By pod UID: why its engine did not take the schedule."""
+    saved_s: float = 0.0
+    """When the memory document was last written."""
+    status: dict[str, Any] | None = None
+    """The status as last written by this process."""
+    status_written_s: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def ready_pods(self) -> list[EnginePod]:
+        """Pods that serve, in order of name."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.ready and not pod.terminating]
+
+
+class Registry:
+    """All services, by namespace and name."""
+
+    def __init__(self) -> None:
+        self._services: dict[ServiceKey, Service] = {}
+        self._orphans: dict[ServiceKey, dict[str, Manifest]] = {}
+
+    def __iter__(self) -> Iterator[Service]:
+        return iter(list(self._services.values()))
+
+    def __len__(self) -> int:
+        return len(self._services)
+
+    def get(self, key: ServiceKey) -> Service | None:
+        """The service, or None if it is not (or no longer) there."""
+        return self._services.get(key)
+
+    def resource_event(self, event_type: str | None, body: Manifest) -> ServiceKey:
+        """Take note of a change of a resource."""
+        key = (body["metadata"]["namespace"], body["metadata"]["name"])
+        known = self._services.get(key)
+        if event_type == "DELETED" or "deletionTimestamp" in body["metadata"]:
+            self._services.pop(key, None)
+        elif known is None or known.body["metadata"]["uid"] != body["metadata"]["uid"]:
+            # A resource of the same name made anew is another service: nothing of the old one may leak into it.
+            self._services[key] = Service(key, body)
+            for child in self._orphans.pop(key, {}).values():
+                self.child_event("ADDED", child)
+        else:
+            known.body = body
+        return key
+
+    def child_event(self, event_type: str | None, body: Manifest) -> tuple[ServiceKey, bool]:
+        """Take note of a change of a child; the flag tells whether an objects pass has a reason to look."""
+        meta = body["metadata"]
+        key = (meta["namespace"], meta["labels"][SERVICE_LABEL])
+        child = child_id(body)
+        service = self._services.get(key)
+        if service is None:
+            # The first listing may bring children before their resource.
+            orphans = self._orphans.setdefault(key, {})
+            if event_type == "DELETED":
+                orphans.pop(child, None)
+            else:
+                orphans[child] = body
+            return key, False
+        if body["kind"] == "Pod":
+            return key, self._pod_event(service, event_type, body)
+        if event_type == "DELETED":
+            service.children.pop(child, None)
+            service.applied.pop(child, None)
+            return key, True
+        before = service.children.get(child)
+        if before is not None and _older(body, before):
+            return key, False  # our own write already showed us more than this event does
+        service.children[child] = body
+        changed = before is None or shape(before) != shape(body) or before.get("status") != body.get("status")
+        return key, changed
+
+    def _pod_event(self, service: Service, event_type: str | None, body: Manifest) -> bool:
+        name = body["metadata"]["name"]
+        before = service.pods.get(name)
+        if event_type == "DELETED":
+            gone = service.pods.pop(name, None)
+            if gone is not None:
+                service.acknowledged.pop(gone.uid, None)
+                service.refusals.pop(gone.uid, None)
+            return gone is not None
+        service.pods[name] = EnginePod.of(body)
+        return service.pods[name] != before
+
+
+def _older(body: Manifest, than: Manifest) -> bool:
+    """Resource versions of one kind are ordered numbers since Kubernetes 1.35; of another life of the object they say
+    nothing."""
+    ours, theirs = body["metadata"], than["metadata"]
+    if ours["uid"] != theirs["uid"]:
+        return False
+    versions = (ours.get("resourceVersion", ""), theirs.get("resourceVersion", ""))
+    return all(version.isdigit() for version in versions) and int(versions[0]) < int(versions[1])
+
+
+def child_id(body: Manifest) -> str:
+    """``kind/name`` of a child."""
+    return f"{body['kind']}/{body['metadata']['name']}"
+
+
+def shape(body: Manifest) -> str:
+    """Identity and wanted content of an object: changes when someone else edits it, not when its status moves."""
+    meta = body["metadata"]
+    if "generation" in meta:
+        return f"{meta['uid']}:{meta['generation']}"
+    content = {name: value for name, value in body.items() if name not in ("metadata", "status")}
+    return f"{meta['uid']}:{digest({**content, 'labels': meta.get('labels')})}"
+
+
+def digest(value: Any) -> str:
+    """A short digest of JSON values, the same for equal content in any order of keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,59 @@
+"""Who owns the number of replicas, and how it changes hands without a dip.
+
+Under server-side apply a field that its only owner stops sending falls back to its default, which for replicas is 1. So
+before we stop sending it, a second field manager takes the present number over; the autoscaler then writes it as it
+likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.adapters.kube import FIELD_MANAGER, REPLICAS_MANAGER
+from outrider.api.defaults import Resolved
+from outrider.reconcile.neighbours import Manifest, Neighbours
+from outrider.reconcile.registry import Service
+
+
+async def hand_over(service: Service, neighbours: Neighbours) -> None:
+    """Before our manager stops sending replicas: have the second one hold the present number."""
+    namespace, name = service.key
+    live = await neighbours.kube.get("apps/v1", "Deployment", namespace, name)
+    if live is not None and owns_replicas(live, FIELD_MANAGER):
+        await hold(service, live["spec"]["replicas"], neighbours)
+
+
+async def start_at_minimum(service: Service, resolved: Resolved, live: Manifest, neighbours: Neighbours) -> None:
+    """A Deployment that was just made has one replica; give it the minimum at once instead of at the autoscaler's first
+    look."""
+    replicas = live["spec"].get("replicas", 1)
+    untouched = not any(owns_replicas(live, manager) for manager in managers(live))
+    if untouched and replicas < resolved.min_replicas:
+        await hold(service, resolved.min_replicas, neighbours)
+
+
+async def hold(service: Service, replicas: int, neighbours: Neighbours) -> None:
+    """Set the number under the second manager."""
+    namespace, name = service.key
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"replicas": replicas},
+    }
+    await neighbours.kube.apply(manifest, manager=REPLICAS_MANAGER)
+
+
+def managers(live: Mapping[str, Any]) -> set[str]:
+    """All field managers of an object."""
+    return {entry.get("manager", "") for entry in live["metadata"].get("managedFields", [])}
+
+
+def owns_replicas(live: Mapping[str, Any], manager: str) -> bool:
+    """Whether a field manager has its hand on ``spec.replicas``."""
+    return any(
+        "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+        for entry in live["metadata"].get("managedFields", [])
+        if entry.get("manager") == manager
+    )
