@@ -1,0 +1,108 @@
+"""Pytest fixtures: one API server and one whole cluster a test session, each started when a test first asks for it.
+
+A session so runs at most two clusters, and those that tests start with `start_cluster`. Under pytest-xdist every worker
+is a session of its own; ``--dist loadgroup`` keeps all tests on clusters on one worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import pytest
+
+from tests.testbed.build import BuildEvent
+from tests.testbed.cluster import Cluster
+from tests.testbed.progress import build_line, duration
+from tests.testbed.tools import ENGINES, KEDA, KWOK, PROMETHEUS
+
+_STARTED = pytest.StashKey[list[tuple[Cluster, float]]]()
+_FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster"})
+
+
+class StartCluster(Protocol):
+    """Start a cluster for the rest of the session; takes what `Cluster` takes."""
+
+    def __call__(self, parts: Iterable[str] = (), **options: Any) -> Cluster: ...
+
+
+@pytest.fixture(scope="session")
+def start_cluster(request: pytest.FixtureRequest) -> Iterator[StartCluster]:
+    """Starts clusters that end with the session, for tests that need their own: other options, or faults put in."""
+    started = request.config.stash.setdefault(_STARTED, [])
+    show = _shower(request.config)
+    with contextlib.ExitStack() as endings:
+
+        def start(parts: Iterable[str] = (), **options: Any) -> Cluster:
+            cluster = Cluster(parts, report=show, **options)
+            began = time.monotonic()
+            endings.enter_context(cluster)
+            started.append((cluster, time.monotonic() - began))
+            return cluster
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def api_cluster(start_cluster: StartCluster) -> Cluster:
+    """An API server alone: schema, CEL, server-side apply, RBAC; no controller runs."""
+    return start_cluster()
+
+
+@pytest.fixture(scope="session")
+def cluster(start_cluster: StartCluster) -> Cluster:
+    """Everything: controllers, nodes with GPUs, simulated engines, Prometheus and KEDA."""
+    return start_cluster({KWOK, PROMETHEUS, KEDA, ENGINES})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marks that are set below."""
+    config.addinivalue_line("markers", "cluster: needs the local cluster (built on first use)")
+    config.addinivalue_line("markers", "xdist_group(name): tests that pytest-xdist runs on one worker")
+
+
+@pytest.hookimpl(tryfirst=True)  # Before -m looks at the marks.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests on clusters, and put them into one xdist group."""
+    for item in items:
+        if _FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say where the logs of its clusters are when a test fails."""
+    report = yield
+    if report.failed:
+        used = [each for each in getattr(item, "funcargs", {}).values() if isinstance(each, Cluster)]
+        report.sections.extend(("local cluster", f"logs: {each.logs}") for each in used)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List the clusters of the session."""
+    for cluster, seconds in config.stash.get(_STARTED, []):
+        parts = ", ".join(sorted(cluster.parts))
+        terminalreporter.write_line(f"local cluster ({parts}): ready after {duration(seconds)}, logs in {cluster.logs}")
+
+
+def _shower(config: pytest.Config) -> Callable[[BuildEvent], None]:
+    """Print build progress past pytest's capture: a first build takes long enough to look like a hang."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+
+    def show(event: BuildEvent) -> None:
+        line = build_line(event)
+        if line is not None and reporter is not None:  # A worker of pytest-xdist has no terminal.
+            uncaptured: AbstractContextManager[None] = (
+                capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+            )
+            with uncaptured:
+                reporter.ensure_newline()
+                reporter.write_line(line, flush=True)
+
+    return show
