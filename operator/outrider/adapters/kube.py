@@ -25,6 +25,9 @@ Manifest = dict[str, Any]
 FIELD_MANAGER = "outrider"
 REPLICAS_MANAGER = "outrider-replicas"
 """Holds the number of replicas while the ownership of that field passes to the autoscaler or back."""
+KINDS_FOR_S = 30.0
+"""How long an answer about a served kind is believed: KEDA is installed or removed once in a while, and asked about in
+every pass."""
 TIMEOUT_S = 15.0
 """A call that the API server has not answered by then is given up and retried by the pass: it must not stall other
 services."""
@@ -50,6 +53,7 @@ class Kube:
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
+        self._served: dict[str, tuple[float, frozenset[str]]] = {}
         self._client.user_agent = f"outrider/{__version__}"
 
     @classmethod
@@ -109,12 +113,17 @@ class Kube:
             return
 
     async def serves(self, api_version: str, kind: str) -> bool:
-        """Whether the API server knows this kind."""
-        try:
-            answer = await self._call("GET", f"/apis/{api_version}")
-        except NotFound:
-            return False
-        return any(resource["kind"] == kind for resource in answer["resources"])
+        """Whether the API server knows this kind; answers are kept for half a minute."""
+        now_s = asyncio.get_running_loop().time()
+        asked_s, kinds = self._served.get(api_version, (-KINDS_FOR_S, frozenset()))
+        if now_s >= asked_s + KINDS_FOR_S:
+            try:
+                answer = await self._call("GET", f"/apis/{api_version}")
+                kinds = frozenset(resource["kind"] for resource in answer["resources"])
+            except NotFound:
+                kinds = frozenset()
+            self._served[api_version] = (now_s, kinds)
+        return kind in kinds
 
     async def _call(
         self,

@@ -8,7 +8,7 @@ import secrets
 from outrider.errors import Conflict, NotReady
 from outrider.manifests import secret
 from outrider.reconcile.neighbours import Manifest, Neighbours
-from outrider.reconcile.registry import Service, child_id, digest, shape
+from outrider.reconcile.registry import Service, child_id, digest, older, shape
 
 
 async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) -> Manifest:
@@ -28,7 +28,9 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
         if live is not None:
             _refuse_foreign(service, live, child)
     result = await neighbours.kube.apply(manifest)
-    service.children[child] = result
+    seen = service.children.get(child)
+    if seen is None or not older(result, seen):  # an event may have overtaken our answer
+        service.children[child] = result
     service.applied[child] = (sent, shape(result))
     return result
 

@@ -20,6 +20,7 @@ from outrider.errors import MetricsError, OperatorError
 from outrider.reconcile import delivery, events, persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
+from outrider.reconcile.status import SOFT_EVERY_S
 
 logger = logging.getLogger(__name__)
 
@@ -60,14 +61,16 @@ class ControlPass:
                 return  # the objects pass has not read the memory document yet
             window, increment = self._observe(service, series, now_s)
             outcome = control(service.config, service.state, window, increment, now_s)
-            service.outcome, service.state = outcome, outcome.state
-            service.metrics = window if isinstance(window, Missing) else None
+            missing = window if isinstance(window, Missing) else None
+            news = bool(outcome.changes) or service.outcome is None or missing != service.metrics
+            service.outcome, service.state, service.metrics = outcome, outcome.state, missing
             _report(service, outcome)
             try:
                 await self._carry_out(service, outcome, now_s)
             except OperatorError as error:
                 logger.warning("%s", error.message, extra=_keys(service) | {"reason": error.reason})
-        self._reconcile(service.key)
+        if news or now_s >= service.looked_s + SOFT_EVERY_S:
+            self._reconcile(service.key)
 
     def _observe(
         self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float

@@ -53,6 +53,7 @@ class ObjectsPass:
         if one is None:
             return None
         async with one.lock:
+            one.looked_s = self._neighbours.clock()
             with telemetry.RECONCILE_SECONDS.time():
                 try:
                     return await self._reconcile(one)

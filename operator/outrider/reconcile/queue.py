@@ -79,5 +79,6 @@ class WorkQueue(Generic[Key]):
             self._failures.pop(key, None)
         else:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            delay_s = min(MAX_DELAY_S, max(retry_after_s, FIRST_DELAY_S * 2.0 ** (failures - 1)))
+            growing_s = FIRST_DELAY_S * 2.0 ** min(failures - 1, 10)  # far above the longest delay; more would overflow
+            delay_s = min(MAX_DELAY_S, max(retry_after_s, growing_s))
             self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self.add, key)

@@ -24,6 +24,8 @@ ServiceKey = tuple[str, str]
 
 SERVICE_LABEL = "serving.outrider.dev/service"
 TRACK_LABEL = "serving.outrider.dev/track"
+ENGINE_CONTAINER = "engine"
+"""Others in its pod, such as a mesh's, may come before it: the kubelet sorts by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class EnginePod:
         """Read a pod as the API server has it."""
         meta, status = body["metadata"], body.get("status", {})
         conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
-        container: Manifest = next(iter(status.get("containerStatuses", [])), {})
+        statuses = {one["name"]: one for one in status.get("containerStatuses", [])}
+        container: Manifest = statuses.get(ENGINE_CONTAINER, {})
         waiting = container.get("state", {}).get("waiting", {})
         ended = container.get("lastState", {}).get("terminated", {}) or container.get("state", {}).get("terminated", {})
         scheduled = conditions.get("PodScheduled", {})
@@ -93,6 +96,8 @@ class Service:
     status: dict[str, Any] | None = None
     """The status as last written by this process."""
     status_written_s: float = 0.0
+    looked_s: float = 0.0
+    """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -149,12 +154,14 @@ class Registry:
             return key, False
         if body["kind"] == "Pod":
             return key, self._pod_event(service, event_type, body)
+        before = service.children.get(child)
         if event_type == "DELETED":
+            if before is not None and before["metadata"]["uid"] != meta["uid"]:
+                return key, False  # the one before it went; we have made it anew since
             service.children.pop(child, None)
             service.applied.pop(child, None)
             return key, True
-        before = service.children.get(child)
-        if before is not None and _older(body, before):
+        if before is not None and older(body, before):
             return key, False  # our own write already showed us more than this event does
         service.children[child] = body
         changed = before is None or shape(before) != shape(body) or before.get("status") != body.get("status")
@@ -169,12 +176,16 @@ class Registry:
                 service.acknowledged.pop(gone.uid, None)
                 service.refusals.pop(gone.uid, None)
             return gone is not None
-        service.pods[name] = EnginePod.of(body)
-        return service.pods[name] != before
+        pod = service.pods[name] = EnginePod.of(body)
+        if before is not None and before.restarts != pod.restarts:
+            service.acknowledged.pop(pod.uid, None)  # an engine that started again begins with its initial schedule
+        return pod != before
 
 
-def _older(body: Manifest, than: Manifest) -> bool:
-    """Resource versions of one kind are ordered numbers since Kubernetes 1.35; of another life of the object they say
+def older(body: Manifest, than: Manifest) -> bool:
+    """Whether one state of an object came before another.
+
+    Resource versions of one kind are ordered numbers since Kubernetes 1.35; of another life of the object they say
     nothing."""
     ours, theirs = body["metadata"], than["metadata"]
     if ours["uid"] != theirs["uid"]:

@@ -17,8 +17,15 @@ from outrider.reconcile.registry import Service
 
 
 async def hand_over(service: Service, neighbours: Neighbours) -> None:
-    """Before our manager stops sending replicas: have the second one hold the present number."""
+    """Before our manager stops sending replicas: have the second one hold the present number.
+
+    Ownership is read from the Deployment as last seen, since only a pass of ours could have changed ours; the number is
+    asked for anew.
+    """
     namespace, name = service.key
+    seen = service.children.get(f"Deployment/{name}")
+    if seen is not None and not owns_replicas(seen, FIELD_MANAGER):
+        return
     live = await neighbours.kube.get("apps/v1", "Deployment", namespace, name)
     if live is not None and owns_replicas(live, FIELD_MANAGER):
         await hold(service, live["spec"]["replicas"], neighbours)

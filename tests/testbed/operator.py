@@ -1,0 +1,56 @@
+"""Outrider on the local cluster: its resource and rights installed, its process run under its own service account."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.testbed.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+PROCESS = "outrider"
+NAMESPACE, ACCOUNT = "outrider-system", "outrider"
+QUICK = {
+    "OUTRIDER_CONTROL_PERIOD_S": "2",
+    "OUTRIDER_SCRAPE_INTERVAL_S": "0.5",
+    "OUTRIDER_SCALE_DOWN_STABILIZATION_S": "10",
+    "OUTRIDER_LOG_LEVEL": "DEBUG",
+}
+"""Settings for tests: everything a user would wait for, several times sooner."""
+
+
+def install(cluster: Cluster) -> None:
+    """The CRD, the operator's namespace, account and rights, as a platform team applies them."""
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"), "-f", str(ROOT / "deploy"))
+    cluster.kubectl("wait", "--for=condition=Established", "crd/speculativeinferenceservices.serving.outrider.dev")
+
+
+def start(cluster: Cluster, settings: Mapping[str, str] | None = None) -> None:
+    """Start the operator; it logs to the cluster's folder, and ends with the cluster at the latest."""
+    environment = {
+        "KUBECONFIG": str(cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT)),
+        "OUTRIDER_PROMETHEUS_URL": cluster.prometheus_url,
+        "OUTRIDER_BIND_ADDRESS": "127.0.0.1",
+        "OUTRIDER_METRICS_PORT": str(cluster.port("outrider-metrics")),
+        "OUTRIDER_HEALTH_PORT": str(cluster.port("outrider-health")),
+        **QUICK,
+        **(settings or {}),
+    }
+    cluster.start_process(PROCESS, [str(Path(sys.executable).with_name("outrider")), "run"], environment)
+
+
+def stop(cluster: Cluster) -> None:
+    """End the operator as a node does: SIGTERM, and time to finish."""
+    cluster.stop_process(PROCESS)
+
+
+def kill(cluster: Cluster) -> None:
+    """End the operator without a word."""
+    cluster.stop_process(PROCESS, signal.SIGKILL)
+
+
+def log(cluster: Cluster) -> str:
+    """What the operator has logged so far."""
+    return (cluster.logs / f"{PROCESS}.log").read_text()

@@ -1,0 +1,283 @@
+"""The operator on a real control plane, as a user sees it: from `kubectl apply` to changed engines, and back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.load import Load
+from tests.testbed.service import ServiceView
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """A cluster with Outrider on it."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5)
+    operator.install(cluster)
+    operator.start(cluster)
+    yield cluster
+    operator.stop(cluster)
+
+
+def example(namespace: str, **changes: Any) -> dict[str, Any]:
+    """The minimal example in a namespace, with top-level fields of its spec replaced."""
+    manifest: dict[str, Any] = yaml.safe_load((EXAMPLES / "01-minimal.yaml").read_text())
+    manifest["metadata"]["namespace"] = namespace
+    manifest["spec"] |= changes
+    return manifest
+
+
+def serve(cluster: Cluster, namespace: str, **changes: Any) -> ServiceView:
+    """Apply the example in a namespace of its own and wait until it serves."""
+    view = created(cluster, namespace, **changes)
+    cluster.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 30)
+    return view
+
+
+def created(cluster: Cluster, namespace: str, **changes: Any) -> ServiceView:
+    """Apply the example in a namespace of its own."""
+    cluster.kubectl("create", "namespace", namespace)
+    view = ServiceView(cluster, namespace, "chat")
+    view.apply(example(namespace, **changes))
+    return view
+
+
+def test_a_resource_becomes_a_running_service_and_its_status_says_so(outrider: Cluster) -> None:
+    view = serve(outrider, "first")
+    kinds = {child.split("/")[0] for child in view.children()}
+    assert kinds >= {
+        "deployment", "service", "serviceaccount", "configmap", "secret", "poddisruptionbudget", "scaledobject", "pod",
+    }  # fmt: skip
+    outrider.wait_until(
+        "acknowledged schedule", lambda: view.condition("ScheduleApplied") == ("True", "Acknowledged"), 20
+    )
+    outrider.wait_until("scaling", lambda: view.condition("AutoscalingReady")[0] == "True", 30)
+    resource = view.resource()
+    assert resource["status"]["observedGeneration"] == resource["metadata"]["generation"] == 1
+    assert resource["metadata"].get("finalizers") is None
+    assert list(resource["metadata"].get("annotations", {})) == ["kubectl.kubernetes.io/last-applied-configuration"]
+    table = outrider.kubectl("get", "sis", "-n", "first").stdout.splitlines()
+    assert table[0].split() == ["NAME", "READY", "K", "ACCEPT", "REPLICAS", "AGE"]
+    assert table[1].split()[:3] == ["chat", "True", "3"]
+
+
+def test_the_operator_owns_the_status_of_a_resource_and_nothing_else_of_it(outrider: Cluster) -> None:
+    view = serve(outrider, "owners")
+    done = outrider.kubectl("get", "sis", "chat", "-n", "owners", "-o", "yaml", "--show-managed-fields")
+    owners = {entry["manager"]: entry for entry in yaml.safe_load(done.stdout)["metadata"]["managedFields"]}
+    assert set(owners["outrider"]["fieldsV1"]) == {"f:status"}
+    assert view.resource()["metadata"]["generation"] == 1
+
+
+def test_under_autoscaling_the_number_of_replicas_is_not_ours(outrider: Cluster) -> None:
+    serve(outrider, "unowned")
+    done = outrider.kubectl("get", "deployment", "chat", "-n", "unowned", "-o", "yaml", "--show-managed-fields")
+    ours = [e for e in yaml.safe_load(done.stdout)["metadata"]["managedFields"] if e["manager"] == "outrider"]
+    assert all("f:replicas" not in entry["fieldsV1"]["f:spec"] for entry in ours)
+
+
+def test_a_drop_of_acceptance_changes_k_on_the_running_engines_and_the_target_in_place(outrider: Cluster) -> None:
+    view = serve(outrider, "tuned", autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    outrider.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 30)
+    pods = {pod["metadata"]["uid"] for pod in view.pods()}
+    before = {
+        "so": view.get("scaledobject")["metadata"]["uid"],
+        "hpa": view.get("hpa", "keda-hpa-chat")["metadata"]["uid"],
+    }
+    target = view.target()
+    with Load(outrider, "tuned", "chat", concurrency=32, acceptance=0.85) as load:
+        outrider.wait_until("first change", lambda: view.status()["tuning"]["generation"] > 1, 40)
+        outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 3, 40)
+        load.acceptance, dropped_s = 0.2, time.monotonic()
+        outrider.wait_until("short drafts", lambda: view.status()["tuning"]["speculativeTokens"] <= 1, 60)
+        assert time.monotonic() - dropped_s < 60
+        outrider.wait_until("acknowledgement", lambda: view.status()["tuning"]["acknowledged"] == "2/2", 20)
+        addresses = view.ready_addresses()
+        time.sleep(1.0)  # steps under way when the schedule arrived still verify what they drafted
+        first = [view.drafted_per_position(address) for address in addresses]
+        time.sleep(2.0)
+        for address, earlier in zip(addresses, first, strict=True):
+            drafted = [b - a for a, b in zip(earlier, view.drafted_per_position(address), strict=True)]
+            assert drafted[0] > 0
+            assert drafted[2:] == [0.0] * len(drafted[2:]), f"{address} still drafts deeper than K 1"
+        outrider.wait_until("another target", lambda: view.target() != target, 120)
+    assert load.outcomes.keys() == {"200"}
+    assert {pod["metadata"]["uid"] for pod in view.pods()} == pods
+    assert all(pod["status"]["containerStatuses"][0]["restartCount"] == 0 for pod in view.pods())
+    after = {
+        "so": view.get("scaledobject")["metadata"]["uid"],
+        "hpa": view.get("hpa", "keda-hpa-chat")["metadata"]["uid"],
+    }
+    assert after == before
+    assert view.resource()["metadata"]["generation"] == 1
+    events = outrider.kubectl("get", "events", "-n", "tuned", "-o", "json").stdout
+    assert "ScheduleChanged" in events
+    assert "TargetChanged" in events
+
+
+def test_killed_in_mid_change_it_completes_the_change_and_forgets_nothing(outrider: Cluster) -> None:
+    """The decision is on record before any engine hears of it: whoever comes after carries it out."""
+    view = serve(outrider, "killed", autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    outrider.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 30)
+    pods = {pod["metadata"]["uid"] for pod in view.pods()}
+    with Load(outrider, "killed", "chat", concurrency=32, acceptance=0.85) as load:
+        outrider.wait_until("first change", lambda: view.status()["tuning"]["generation"] > 1, 40)
+        generation, target = view.memory()["generation"], view.target()
+        load.acceptance = 0.2
+        outrider.wait_until("decision on record", lambda: view.memory()["generation"] > generation, 60)
+        operator.kill(outrider)
+        decided = view.memory()
+        seen = []
+        operator.start(outrider)
+        for _ in range(40):
+            seen += [engine["schedule"] for engine in map(view.engine, view.ready_addresses())]
+            time.sleep(0.25)
+    assert decided["schedule"] != [[1, 256, 3]]
+    assert [[1, 256, 3]] not in seen, "an engine fell back to the initial schedule"
+    running = [view.engine(address) for address in view.ready_addresses()]
+    assert all(engine["generation"] >= decided["generation"] for engine in running)
+    assert view.memory()["generation"] >= decided["generation"]
+    assert view.target() == target
+    assert {pod["metadata"]["uid"] for pod in view.pods()} == pods
+    assert all(pod["status"]["containerStatuses"][0]["restartCount"] == 0 for pod in view.pods())
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["operator running", "operator stopped"])
+def test_deleting_a_resource_takes_every_child_along(outrider: Cluster, running: bool) -> None:
+    view = serve(outrider, f"deleted-{str(running).lower()}")
+    if not running:
+        operator.stop(outrider)
+    try:
+        began_s = time.monotonic()
+        outrider.kubectl("delete", "sis", "chat", "-n", view.namespace, "--wait=true", "--timeout=30s")
+        outrider.wait_until("empty namespace", lambda: not view.children(), 30)
+        assert time.monotonic() - began_s < 30
+    finally:
+        if not running:
+            operator.start(outrider)
+
+
+def test_without_prometheus_everything_stays_as_it_is_and_status_says_why(outrider: Cluster) -> None:
+    view = serve(outrider, "blind")
+    with Load(outrider, "blind", "chat", concurrency=8, acceptance=0.8):
+        outrider.wait_until("metrics", lambda: view.condition("MetricsAvailable")[0] == "True", 30)
+        outrider.stop_process("prometheus")
+        try:
+            outrider.wait_until(
+                "condition", lambda: view.condition("MetricsAvailable") == ("False", "PrometheusUnreachable"), 60
+            )
+            held = view.status()["tuning"]["schedule"], view.target(), view.get("deployment")["spec"]["replicas"]
+            time.sleep(6.0)
+            now = view.status()["tuning"]["schedule"], view.target(), view.get("deployment")["spec"]["replicas"]
+            assert now == held
+            assert view.condition("Ready")[0] == "True"
+        finally:
+            outrider.restart_process("prometheus")
+        outrider.wait_until("metrics again", lambda: view.condition("MetricsAvailable")[0] == "True", 60)
+
+
+def test_an_engine_that_cannot_start_is_never_called_ready_and_its_own_words_are_passed_on(outrider: Cluster) -> None:
+    view = created(outrider, "crashing", engine={"extraArgs": ["--no-such-flag"]})
+    outrider.wait_until("crash loop", lambda: view.condition("EngineReady") == ("False", "EngineCrashLoop"), 60)
+    assert view.condition("Ready") == ("False", "EngineCrashLoop")
+    message = next(c["message"] for c in view.status()["conditions"] if c["type"] == "Ready")
+    assert "--no-such-flag" in message
+
+
+def test_a_missing_token_is_named_and_the_service_starts_when_it_appears(outrider: Cluster) -> None:
+    model = {"id": "org/gated", "servedName": "chat", "tokenSecret": {"name": "hub", "key": "token"}}
+    view = created(outrider, "gated", model=model)
+    outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "ConfigurationMissing"), 30)
+    message = next(c["message"] for c in view.status()["conditions"] if c["type"] == "Ready")
+    assert "hub" in message
+    outrider.kubectl("create", "secret", "generic", "hub", "-n", "gated", "--from-literal=token=t")
+    outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
+
+
+def test_autoscaling_turned_off_and_on_again_never_drops_replicas(outrider: Cluster) -> None:
+    scaled = {"minReplicas": 3, "maxReplicas": 4}
+    view = serve(outrider, "handover", autoscaling=scaled)
+    outrider.wait_until("three engines", lambda: len(view.ready_addresses()) == 3, 30)
+    seen: list[int] = []
+    for scaling in ({"mode": "Off", "minReplicas": 3}, scaled):
+        view.apply(example("handover", autoscaling=scaling))
+        wanted = scaling.get("mode") != "Off"
+        deadline_s = time.monotonic() + 20
+        while bool(view.get("scaledobject")) != wanted or time.monotonic() < deadline_s - 14:
+            seen.append(view.get("deployment")["spec"]["replicas"])
+            assert time.monotonic() < deadline_s, "the ScaledObject did not follow"
+    assert set(seen) == {3}
+    assert len(view.ready_addresses()) == 3
+
+
+def test_a_paused_service_is_left_as_it_is(outrider: Cluster) -> None:
+    view = serve(outrider, "paused")
+    uid = view.get("deployment")["metadata"]["uid"]
+    view.apply(example("paused", paused=True, engine={"maxNumSeqs": 128}))
+    outrider.wait_until("second generation", lambda: view.status()["observedGeneration"] == 2, 20)
+    deployment = view.get("deployment")
+    assert (deployment["metadata"]["uid"], deployment["metadata"]["generation"]) == (uid, 1)
+
+
+def test_an_object_that_belongs_to_someone_else_is_not_taken(outrider: Cluster) -> None:
+    outrider.kubectl("create", "namespace", "taken")
+    outrider.kubectl("create", "service", "clusterip", "chat", "-n", "taken", "--tcp=80")
+    view = ServiceView(outrider, "taken", "chat")
+    view.apply(example("taken"))
+    outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "NameTaken"), 20)
+    assert "Service/chat exists and belongs to someone else" in str(view.status()["conditions"])
+    assert "serving.outrider.dev/service" not in view.get("service")["metadata"].get("labels", {})
+    outrider.kubectl("delete", "service", "chat", "-n", "taken")
+    outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
+
+
+def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> None:
+    view = serve(outrider, "mended")
+    outrider.kubectl("delete", "poddisruptionbudget", "chat", "-n", "mended")
+    outrider.kubectl(
+        "patch", "service", "chat", "-n", "mended", "--type=merge", "-p", '{"spec": {"selector": {"a": "b"}}}'
+    )
+    outrider.wait_until("budget", lambda: bool(view.get("poddisruptionbudget")), 20)
+    outrider.wait_until(
+        "selector",
+        lambda: view.get("service")["spec"]["selector"].get("serving.outrider.dev/service") == "chat",
+        20,
+    )
+
+
+UNUSED_HERE = {
+    ("update", "speculativeinferenceservices/finalizers"),  # the API server asks for it, we never call it
+    ("get", "podmonitors"),  # the kind is not installed on this cluster
+    ("create", "podmonitors"),
+    ("patch", "podmonitors"),
+}
+
+
+def test_every_call_was_allowed_and_every_right_was_used(outrider: Cluster) -> None:
+    """Runs last in this module, over all that the tests before made the operator do."""
+    account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
+    lines = map(json.loads, (outrider.logs / "audit.log").read_text().splitlines())
+    calls = [line for line in lines if line["user"]["username"] == account and "objectRef" in line]
+    denied = {(call["verb"], call["requestURI"]) for call in calls if call["responseStatus"].get("code") == 403}
+    assert not denied
+    used = set()
+    for call in calls:
+        reference = call["objectRef"]
+        resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+        used.add((call["verb"], resource))
+        if call["verb"] == "patch" and call["responseStatus"].get("code") == 201:
+            used.add(("create", resource))  # server-side apply of something new needs both
+    role = yaml.safe_load(outrider.kubectl("get", "clusterrole", "outrider", "-o", "yaml").stdout)
+    granted = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    assert granted - used == UNUSED_HERE
