@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -32,6 +33,21 @@ DELIVERY_FAILURES = Counter(
 )
 RECONCILE_SECONDS = Histogram("outrider_reconcile_seconds", "Duration of one service's objects pass.")
 RECONCILE_FAILURES = Counter("outrider_reconcile_failures", "Objects passes that failed, by reason.", ("reason",))
+
+_PER_SERVICE = (SCHEDULE_CHANGES, TARGET_CHANGES, SPECULATIVE_TOKENS, ACCEPTANCE_LENGTH, REQUESTS_PER_REPLICA)
+_known: set[tuple[str, str]] = set()
+
+
+def keep(services: set[tuple[str, str]]) -> None:
+    """Drop the series of services (namespace, name) that are gone, or they would be reported for ever."""
+    SERVICES.set(len(services))
+    for gone in _known - services:
+        for metric in _PER_SERVICE:
+            with contextlib.suppress(KeyError):  # this one was never set for it
+                metric.remove(*gone)
+    _known.clear()
+    _known.update(services)
+
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from outrider.api.conditions import Condition
 from outrider.api.fields import Int, Part
@@ -15,8 +15,17 @@ from outrider.api.speculation import Mode, Policy
 
 HISTORY_LENGTH = 5
 DecimalText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=16)]
-Sentence = Annotated[str, Field(max_length=1024)]
-ShortText = Annotated[str, Field(max_length=512)]
+
+
+def _cut(length: int) -> BeforeValidator:
+    """Texts of the operator are cut to what the API allows: a long sentence must not cost the whole status."""
+    return BeforeValidator(
+        lambda text: text[: length - 1] + "…" if isinstance(text, str) and len(text) > length else text
+    )
+
+
+Sentence = Annotated[str, _cut(1024), Field(max_length=1024)]
+ShortText = Annotated[str, _cut(512), Field(max_length=512)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 

@@ -100,7 +100,7 @@ def control(
     ``window`` spans at least four scrapes and serves rates and latencies; ``increment`` spans the time since the last
     pass, so that every count is learnt once. In mode ``Observe`` everything is decided and nothing changes.
     """
-    state = _within_bounds(config, state, now_s)
+    state, bounds_change = _within_bounds(config, state, now_s)
     state, jumped = _learn(state, increment)
     predicted = _predict(config, state)
     settled = not jumped and state.acceptance.suspicion == 0
@@ -117,33 +117,36 @@ def control(
     state, schedule_change = _move_schedule(facts, state, proposal)
     able = _capacity(config, state, window, predicted)
     state, target_change = _move_target(config, state, able, window, now_s) if settled else (state, None)
-    changes = tuple(change for change in (schedule_change, target_change) if change is not None)
+    moved = (bounds_change, schedule_change, target_change)
+    changes = tuple(change for change in moved if change is not None)
     state = replace(state, history=(*reversed(changes), *state.history)[:HISTORY])
     return _outcome(state, proposal, able, changes, window)
 
 
-def _within_bounds(config: ControllerConfig, state: ControllerState, now_s: float) -> ControllerState:
+def _within_bounds(
+    config: ControllerConfig, state: ControllerState, now_s: float
+) -> tuple[ControllerState, Change | None]:
     """Return to the initial schedule when the resource no longer allows the present one."""
     if config.frozen:
-        return state
+        return state, None
     fixed = config.mode in ("Fixed", "Off", "Observe") and state.schedule != config.initial
     outside = (
         not set(state.schedule.values) <= set(config.values)
         or max(state.schedule.values) < config.min_speculative_tokens
     )
     if not fixed and not outside and state.schedule.max_batch_size == config.max_batch_size:
-        return state
+        return state, None
     reason = f"mode {config.mode} runs the schedule of the resource" if fixed else "the resource's bounds changed"
     change = Change(now_s, "Schedule", str(state.schedule), str(config.initial), reason)
-    return replace(
+    moved = replace(
         state,
         schedule=config.initial,
         generation=state.generation + 1,
         schedule_changed_s=now_s,
         trial=None,
         probing=False,
-        history=(change, *state.history)[:HISTORY],
     )
+    return moved, change
 
 
 def _learn(state: ControllerState, increment: Observation | Missing) -> tuple[ControllerState, bool]:

@@ -61,7 +61,7 @@ def from_document(document: Any, config: ControllerConfig) -> tuple[ControllerSt
         return fresh, f"the memory document has version {document.get('version')!r}, not {VERSION}"
     try:
         return _read(document), None
-    except (KeyError, TypeError, ValueError) as fault:
+    except (KeyError, TypeError, ValueError, OverflowError) as fault:
         return fresh, f"the memory document is damaged: {fault!r}"
 
 

@@ -35,13 +35,15 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
     return result
 
 
-async def ensure_admin_key(service: Service, neighbours: Neighbours) -> None:
-    """Read the admin key of the service's engines, making one up for a new service."""
+async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool) -> None:
+    """Read the admin key of the service's engines; with ``make``, make one up for a service that has none."""
     if service.admin_key is not None:
         return
     assert service.resource is not None
     namespace, name = service.key[0], secret.name(service.key[1])
     stored = await neighbours.kube.get("v1", "Secret", namespace, name)
+    if stored is None and not make:
+        return
     if stored is None:
         key = secrets.token_urlsafe(32)
         try:

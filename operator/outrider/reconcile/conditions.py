@@ -31,10 +31,10 @@ def ready(fault: OperatorError | None, engine: Condition, generation: int) -> Co
     |-------------|--------------------|----------------|
     | no          | yes                | True           |
     | any         | no                 | False          |
-    | yes         | yes                | False, Unknown when the API server did not answer |
+    | yes         | yes                | False; Unknown when the API server did not answer, or the fault is ours |
     """
     if fault is not None:
-        unclear = fault.reason.startswith("APIServer")
+        unclear = fault.reason.startswith(("APIServer", "InternalError"))
         return condition("Ready", None if unclear else False, fault.reason, fault.message, generation)
     return condition("Ready", engine.status == "True", engine.reason, engine.message, generation)
 

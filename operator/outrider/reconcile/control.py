@@ -16,8 +16,8 @@ from outrider import telemetry
 from outrider.core.controller import Outcome, control
 from outrider.core.observation import Observation, observe
 from outrider.core.series import Missing, Series
-from outrider.errors import MetricsError, OperatorError
-from outrider.reconcile import delivery, events, persistence
+from outrider.errors import MetricsError
+from outrider.reconcile import delivery, edge, events, persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 from outrider.reconcile.status import SOFT_EVERY_S
@@ -41,7 +41,7 @@ class ControlPass:
         with telemetry.CONTROL_PASS_SECONDS.time():
             series = await self._fetch(now_s)
             await asyncio.gather(*(self._one(service, series, now_s) for service in self._registry))
-        telemetry.SERVICES.set(len(self._registry))
+        telemetry.keep({service.key for service in self._registry})
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
 
     async def _fetch(self, now_s: float) -> Mapping[ServiceKey, list[Series]] | Missing:
@@ -57,20 +57,29 @@ class ControlPass:
 
     async def _one(self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float) -> None:
         async with service.lock:
-            if service.config is None or service.state is None:
-                return  # the objects pass has not read the memory document yet
-            window, increment = self._observe(service, series, now_s)
-            outcome = control(service.config, service.state, window, increment, now_s)
-            missing = window if isinstance(window, Missing) else None
-            news = bool(outcome.changes) or service.outcome is None or missing != service.metrics
-            service.outcome, service.state, service.metrics = outcome, outcome.state, missing
-            _report(service, outcome)
-            try:
-                await self._carry_out(service, outcome, now_s)
-            except OperatorError as error:
-                logger.warning("%s", error.message, extra=_keys(service) | {"reason": error.reason})
-        if news or now_s >= service.looked_s + SOFT_EVERY_S:
+            news = False
+            if service.config is not None and service.state is not None:  # else its memory was not read yet
+                news = service.looked_s + SOFT_EVERY_S <= now_s
+                seen = (service.outcome is None, service.metrics)
+                fault = await edge.attempt(service.key, self._decide(service, series, now_s))
+                if fault is not None:
+                    logger.warning("%s", fault.message, extra=_keys(service) | {"reason": fault.reason})
+                changed = service.outcome is not None and bool(service.outcome.changes)
+                news |= changed or seen != (service.outcome is None, service.metrics)
+        if news:
             self._reconcile(service.key)
+
+    async def _decide(
+        self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float
+    ) -> None:
+        assert service.config is not None
+        assert service.state is not None
+        window, increment = self._observe(service, series, now_s)
+        outcome = control(service.config, service.state, window, increment, now_s)
+        service.outcome, service.state = outcome, outcome.state
+        service.metrics = window if isinstance(window, Missing) else None
+        _report(service, outcome)
+        await self._carry_out(service, outcome, now_s)
 
     def _observe(
         self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float

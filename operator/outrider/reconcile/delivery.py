@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from outrider import telemetry
-from outrider.errors import EngineError, KeyRefused, StaleGeneration
+from outrider.core.state import ControllerState
+from outrider.errors import EngineError, KeyRefused, NotControllable, ScheduleRefused, StaleGeneration
 from outrider.reconcile import persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import EnginePod, Service
@@ -33,18 +34,26 @@ def due(service: Service, now_s: float, lease_s: int) -> list[EnginePod]:
     pods = []
     for pod in service.ready_pods:
         generation, since_s = service.acknowledged.get(pod.uid, (None, 0.0))
+        declined = service.declined.get(pod.uid, generation) in (None, service.state.generation)
+        if pod.uid in service.declined and declined:
+            continue
         if pod.address and (generation != service.state.generation or since_s < fresh_s):
             pods.append(pod)
     return pods
 
 
 async def bring_up_to_date(service: Service, neighbours: Neighbours) -> None:
-    """Deliver the schedule to every pod that is due; where an engine turns out to be ahead of us, go on above it."""
+    """Deliver the schedule to every pod that is due; where an engine turns out to be ahead of us, go on above it.
+
+    Raises:
+        KubeError, NotReady: the memory document could not be written, so nothing was delivered.
+    """
     if service.state is None:
         return
+    await persistence.record(service, neighbours)
     pods = due(service, neighbours.clock(), neighbours.settings.lease_s)
     if await deliver(service, pods, neighbours):
-        await persistence.save(service, neighbours)
+        await persistence.record(service, neighbours)
         await deliver(service, pods, neighbours)
 
 
@@ -56,11 +65,11 @@ async def deliver(service: Service, pods: Sequence[EnginePod], neighbours: Neigh
     """
     if not pods or service.admin_key is None or service.state is None:
         return False
-    gate = asyncio.Semaphore(MAX_PARALLEL)
+    gate, state, key = asyncio.Semaphore(MAX_PARALLEL), service.state, service.admin_key
 
     async def one(pod: EnginePod) -> int:
         async with gate:
-            return await _put(service, pod, neighbours)
+            return await _put(service, state, key, pod, neighbours)
 
     latest = max(await asyncio.gather(*map(one, pods)))
     if latest <= service.state.generation:
@@ -69,27 +78,35 @@ async def deliver(service: Service, pods: Sequence[EnginePod], neighbours: Neigh
     return True
 
 
-async def _put(service: Service, pod: EnginePod, neighbours: Neighbours) -> int:
+async def _put(service: Service, state: ControllerState, key: str, pod: EnginePod, neighbours: Neighbours) -> int:
     """Deliver to one pod; returns the generation that the service must have at least."""
-    state, key = service.state, service.admin_key
-    assert state is not None
-    assert key is not None
     assert pod.address is not None
     try:
         answer = await neighbours.engines.put_schedule(
             pod.address, key, state.generation, state.schedule, neighbours.settings.lease_s
         )
     except EngineError as error:
-        telemetry.DELIVERY_FAILURES.labels(error.reason).inc()
-        service.refusals[pod.uid] = error.message
-        service.acknowledged.pop(pod.uid, None)
-        if isinstance(error, KeyRefused):
-            service.admin_key = None  # read again with the next objects pass
-        namespace, name = service.key
-        extra = {"namespace": namespace, "service": name, "pod": pod.name, "reason": error.reason}
-        logger.warning("schedule not taken: %s", error.message, extra=extra)
+        _refused(service, state, pod, error)
         return error.generation + 1 if isinstance(error, StaleGeneration) else 0
     telemetry.DELIVERY_SECONDS.observe(answer.seconds)
     service.refusals.pop(pod.uid, None)
-    service.acknowledged[pod.uid] = (answer.generation, neighbours.clock())
+    if pod.name in service.pods:
+        service.acknowledged[pod.uid] = (answer.generation, neighbours.clock())
     return answer.generation
+
+
+def _refused(service: Service, state: ControllerState, pod: EnginePod, error: EngineError) -> None:
+    """Take note of it, and of whether asking again can help; a pod that went meanwhile leaves nothing behind."""
+    telemetry.DELIVERY_FAILURES.labels(error.reason).inc()
+    service.acknowledged.pop(pod.uid, None)
+    if pod.name in service.pods:
+        service.refusals[pod.uid] = error.message
+        if isinstance(error, NotControllable):
+            service.declined[pod.uid] = None
+        elif isinstance(error, ScheduleRefused):
+            service.declined[pod.uid] = state.generation
+    if isinstance(error, KeyRefused):
+        service.admin_key = None  # the next objects pass reads it again
+    namespace, name = service.key
+    extra = {"namespace": namespace, "service": name, "pod": pod.name, "reason": error.reason}
+    logger.warning("schedule not taken: %s", error.message, extra=extra)

@@ -16,7 +16,7 @@ from outrider.api.resource import SpeculativeInferenceService, parse
 from outrider.api.status import EffectiveSettings
 from outrider.core.state import ControllerConfig
 from outrider.engine.admission import admit
-from outrider.errors import Forbidden, InvalidSpec, KubeError, NotReady, OperatorError
+from outrider.errors import Forbidden, InvalidSpec, NotReady, OperatorError, Unavailable
 from outrider.manifests import (
     config_maps,
     deployment,
@@ -28,7 +28,7 @@ from outrider.manifests import (
     service_account,
 )
 from outrider.manifests.engine_container import EngineContainer
-from outrider.reconcile import children, delivery, persistence, replicas, status
+from outrider.reconcile import children, delivery, edge, persistence, replicas, status
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
@@ -55,49 +55,62 @@ class ObjectsPass:
         async with one.lock:
             one.looked_s = self._neighbours.clock()
             with telemetry.RECONCILE_SECONDS.time():
-                try:
-                    return await self._reconcile(one)
-                except OperatorError as error:
-                    return self._failed(one, error)
-                except (
-                    Exception
-                ) as error:  # the edge of a pass: a fault of ours must neither end the loop nor stay unseen
-                    logger.exception("internal error", extra={"namespace": key[0], "service": key[1]})
-                    return self._failed(one, OperatorError("InternalError", f"{type(error).__name__}: {error}"))
+                fault = await edge.attempt(key, self._reconcile(one))
+        return None if fault is None else self._failed(one, fault)
 
-    async def _reconcile(self, one: Service) -> float | None:
+    async def _reconcile(self, one: Service) -> None:
+        """Look at everything once; what keeps it from being done is shown in status and raised again."""
+        body = one.body  # events may replace it meanwhile; status speaks of what this pass has seen
+        generation, now_s = body["metadata"]["generation"], self._neighbours.clock()
         try:
-            resource = parse(one.body)
+            resource = parse(body)
             resolved = resolve(resource.spec, self._neighbours.settings.scale_down_stabilization_s)
             engine = engine_container.engine_config(resource, resolved)
             warnings = admit(engine).warnings
             container = engine_container.build(resource, resolved, engine)
         except InvalidSpec as error:
             one.resource = one.config = None
-            await status.write(one, status.refused(one, error, self._neighbours.clock()), self._neighbours)
-            return None
+            await status.write(one, status.refused(one, error, generation, now_s), self._neighbours)
+            return
         one.resource = resource
         await self._remember(one, resource, resolved, container)
         keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
-        fault: OperatorError | None = None
-        try:
-            if not one.config or not one.config.frozen:
-                await self._children(one, resource, resolved, container, keda)
-            await delivery.bring_up_to_date(one, self._neighbours)
-        except (NotReady, KubeError) as error:
-            fault = error
-        effective = _effective(resolved, container)
+        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, container, keda))
         found = status.build(
-            one, resolved, effective, keda=keda, fault=fault, warnings=warnings, now_s=self._neighbours.clock()
+            one,
+            resolved,
+            _effective(resolved, container),
+            keda=keda,
+            fault=fault,
+            warnings=warnings,
+            generation=generation,
+            now_s=now_s,
         )
         await status.write(one, found, self._neighbours)
-        return None if fault is None else self._failed(one, fault)
+        if fault is not None:
+            raise fault
+
+    async def _carry_out(
+        self,
+        one: Service,
+        resource: SpeculativeInferenceService,
+        resolved: Resolved,
+        container: EngineContainer,
+        keda: bool,
+    ) -> None:
+        assert one.config is not None
+        if one.config.frozen:
+            await children.read_admin_key(one, self._neighbours, make=False)
+        else:
+            await persistence.record(one, self._neighbours)
+            await self._children(one, resource, resolved, container, keda)
+        await delivery.bring_up_to_date(one, self._neighbours)
 
     def _failed(self, one: Service, error: OperatorError) -> float:
         telemetry.RECONCILE_FAILURES.labels(error.reason).inc()
         extra = {"namespace": one.key[0], "service": one.key[1], "reason": error.reason}
         logger.warning("%s", error.message, extra=extra)
-        if isinstance(error, NotReady):
+        if isinstance(error, NotReady | Unavailable) and error.retry_after_s is not None:
             return error.retry_after_s
         return SLOW_RETRY_S if isinstance(error, Forbidden) else 1.0
 
@@ -133,7 +146,7 @@ class ObjectsPass:
         """Apply all children, those first that others wait for."""
         settings, state = self._neighbours.settings, one.state
         assert state is not None
-        await children.ensure_admin_key(one, self._neighbours)
+        await children.read_admin_key(one, self._neighbours, make=True)
         document = config_maps.schedule(resource, state.generation, state.schedule, settings.lease_s)
         for manifest in (
             service_account.service_account(resource),

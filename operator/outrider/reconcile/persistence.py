@@ -8,6 +8,7 @@ import logging
 from outrider.core import memory
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.manifests import config_maps
+from outrider.reconcile import children
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Service
 
@@ -16,6 +17,13 @@ logger = logging.getLogger(__name__)
 
 async def load(service: Service, config: ControllerConfig, neighbours: Neighbours) -> ControllerState:
     """Read what an earlier process remembered; the initial state for a new service or a damaged document."""
+    state = await _read(service, config, neighbours)
+    # The initial state needs no record: whoever finds none begins with it too.
+    service.recorded_generation = state.generation
+    return state
+
+
+async def _read(service: Service, config: ControllerConfig, neighbours: Neighbours) -> ControllerState:
     namespace, name = service.key
     stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
     if stored is None or not _ours(stored, service):
@@ -30,13 +38,25 @@ async def load(service: Service, config: ControllerConfig, neighbours: Neighbour
     return state
 
 
+async def record(service: Service, neighbours: Neighbours) -> None:
+    """Write the memory document if it does not hold the present generation yet."""
+    if service.state is not None and service.recorded_generation != service.state.generation:
+        await save(service, neighbours)
+
+
 async def save(service: Service, neighbours: Neighbours) -> None:
-    """Write the memory document."""
+    """Write the memory document.
+
+    Raises:
+        NotReady: a ConfigMap of that name belongs to someone else.
+        KubeError: the API server did not take it.
+    """
     assert service.state is not None
     assert service.resource is not None
+    generation = service.state.generation
     document = json.dumps(memory.to_document(service.state), separators=(",", ":"))
-    await neighbours.kube.apply(config_maps.memory(service.resource, document))
-    service.saved_s = neighbours.clock()
+    await children.apply(service, config_maps.memory(service.resource, document), neighbours)
+    service.saved_s, service.recorded_generation = neighbours.clock(), generation
 
 
 def _ours(stored: dict[str, object], service: Service) -> bool:

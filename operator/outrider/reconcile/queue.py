@@ -43,6 +43,11 @@ class WorkQueue(Generic[Key]):
             self._queued.add(key)
             self._ready.put_nowait(key)
 
+    def remind(self, key: Key) -> None:
+        """The same, unless a retry is planned: what failed waits for its turn."""
+        if key not in self._timers:
+            self.add(key)
+
     def forget(self, key: Key) -> None:
         """Drop the retries of a key that is gone."""
         self._failures.pop(key, None)

@@ -91,6 +91,10 @@ class Service:
     """By pod UID: the generation that its engine acknowledged, and when."""
     refusals: dict[str, str] = field(default_factory=dict)
     """By pod UID: why its engine did not take the schedule."""
+    declined: dict[str, int | None] = field(default_factory=dict)
+    """By pod UID: the generation that its engine cannot run and is not asked about again; None for every one."""
+    recorded_generation: int | None = None
+    """The generation in the memory document: no later one may reach an engine."""
     saved_s: float = 0.0
     """When the memory document was last written."""
     status: dict[str, Any] | None = None
@@ -173,12 +177,14 @@ class Registry:
         if event_type == "DELETED":
             gone = service.pods.pop(name, None)
             if gone is not None:
-                service.acknowledged.pop(gone.uid, None)
-                service.refusals.pop(gone.uid, None)
+                for by_uid in (service.acknowledged, service.refusals, service.declined):
+                    by_uid.pop(gone.uid, None)
             return gone is not None
         pod = service.pods[name] = EnginePod.of(body)
         if before is not None and before.restarts != pod.restarts:
-            service.acknowledged.pop(pod.uid, None)  # an engine that started again begins with its initial schedule
+            # An engine that started again begins with its initial schedule, and may be another one.
+            service.acknowledged.pop(pod.uid, None)
+            service.declined.pop(pod.uid, None)
         return pod != before
 
 

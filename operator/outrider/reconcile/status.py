@@ -34,10 +34,10 @@ def build(
     keda: bool,
     fault: OperatorError | None,
     warnings: Sequence[str],
+    generation: int,
     now_s: float,
 ) -> Status:
-    """The status as things are; ``warnings`` are what admission found doubtful."""
-    generation = service.body["metadata"]["generation"]
+    """The status as things are, about the spec of ``generation``; ``warnings`` are what admission found doubtful."""
     old = conditions_of(service.body if service.status is None else {"status": service.status})
     return Status(
         observed_generation=generation,
@@ -54,9 +54,8 @@ def build(
     )
 
 
-def refused(service: Service, fault: OperatorError, now_s: float) -> Status:
+def refused(service: Service, fault: OperatorError, generation: int, now_s: float) -> Status:
     """The status of a resource that cannot work as it stands: stalled until its owner changes it."""
-    generation = service.body["metadata"]["generation"]
     old = conditions_of(service.body if service.status is None else {"status": service.status})
     new = [
         condition("Ready", False, fault.reason, fault.message, generation),
