@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from outrider.core.schedule import Schedule, constant, parse_rows
+from outrider.core.schedule import Schedule, constant, from_lookup, parse_rows
 from outrider.engine import capabilities as known
 from outrider.engine import graphs
 from outrider.engine.config import EngineConfig
@@ -59,7 +59,10 @@ def speculative_tokens_values(config: EngineConfig) -> tuple[int, ...]:
         return (config.max_speculative_tokens,)
     chosen = graphs.choose_speculative_tokens(config.max_speculative_tokens)
     kept = kept_values(config)
-    return chosen if kept <= set(chosen) else tuple(sorted(kept))
+    if not kept <= set(chosen):
+        return tuple(sorted(kept))
+    # The table has a row for each batch size at most. What is left of a safe set is safe; the largest K are kept.
+    return chosen if len(chosen) <= config.max_num_seqs else chosen[-config.max_num_seqs :]
 
 
 def takes_table(config: EngineConfig) -> bool:
@@ -106,15 +109,16 @@ def initial_schedule(config: EngineConfig) -> Schedule:
 
 
 def start_table(config: EngineConfig) -> list[list[int]]:
-    """The table that the engine starts with: it names every K once, since graphs are captured for the K of this table
-    only.
+    """The table that the engine starts with: the initial schedule, and every other K at one of the largest batch sizes.
 
-    It never serves: the runtime plugin puts the initial schedule in its place before the first request.
+    Graphs are captured for the K of this table only. The runtime plugin puts the initial schedule in its place before
+    the first request; an image without the plugin serves with it for ever, and as good as never reaches those sizes.
     """
-    values = speculative_tokens_values(config)
-    rows = [[batch, batch, k] for batch, k in enumerate(values, start=1)]
-    rows[-1][1] = max(rows[-1][0], config.max_num_seqs)
-    return rows
+    initial, largest = initial_schedule(config), config.max_num_seqs
+    others = [k for k in speculative_tokens_values(config) if k not in initial.values]
+    lookup = initial.lookup(largest)[1:]
+    lookup[largest - len(others) :] = others
+    return from_lookup(lookup).as_lists()
 
 
 def speculative_config(config: EngineConfig) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ def test_the_whole_command_line_of_a_small_engine() -> None:
         "--model org/target --served-model-name chat --port 8000 --api-server-count 1 --tensor-parallel-size 1"
         " --max-num-seqs 4 --max-num-batched-tokens 8192"
         ' --speculative-config {"method":"eagle3","model":"org/draft","num_speculative_tokens":5,'
-        '"num_speculative_tokens_per_batch_size":[[1,1,0],[2,2,1],[3,3,2],[4,4,3],[5,5,5]]}'
+        '"num_speculative_tokens_per_batch_size":[[1,1,3],[2,2,1],[3,3,2],[4,4,5]]}'
         " --cudagraph-capture-sizes 12 24 36 48 --shutdown-timeout 60"
     )
     assert arguments[-1] == "--enable-prefix-caching"
@@ -122,6 +122,16 @@ def test_the_start_table_names_every_k_once_and_is_valid(ceiling: int) -> None:
     table = start_table(engine)
     assert parse_rows(table, ceiling=ceiling, max_batch_size=256).values == speculative_tokens_values(engine)
     assert len(table) == len(speculative_tokens_values(engine))
+
+
+def test_an_image_without_the_plugin_serves_the_initial_schedule_up_to_batches_that_never_come() -> None:
+    assert start_table(config()) == [[1, 252, 3], [253, 253, 0], [254, 254, 1], [255, 255, 2], [256, 256, 5]]
+
+
+def test_an_engine_of_very_few_requests_gets_as_many_k_as_its_table_has_rows() -> None:
+    engine = config(max_num_seqs=3)
+    assert speculative_tokens_values(engine) == (2, 3, 5)
+    assert parse_rows(start_table(engine), ceiling=5, max_batch_size=3).values == (2, 3, 5)
 
 
 @pytest.mark.parametrize(
