@@ -62,7 +62,7 @@ class Operator:
         neighbours = Neighbours(kube, Prometheus(self.settings.prometheus), engines, time.time, self.settings)
         objects = ObjectsPass(self.registry, neighbours, self._wake.set)
         self._queue = WorkQueue(objects.run)
-        control = ControlPass(self.registry, neighbours, self._queue.add)
+        control = ControlPass(self.registry, neighbours, self._queue.remind)
 
         async def control_pass() -> None:
             await control.run()
@@ -130,7 +130,8 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
     async def stop(**_: Any) -> None:
         await operator.stop()
 
-    @kopf.on.probe(id="control_pass_age_seconds", registry=registry)
+    # Permanent, or Kopf would try again in a minute and leave the probe without an answer.
+    @kopf.on.probe(id="control_pass_age_seconds", errors=kopf.ErrorsMode.PERMANENT, registry=registry)
     async def control_pass_age(**_: Any) -> float:
         return operator.control_age_s()
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, HttpUrl
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, HttpUrl
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _names(value: object) -> object:
+    """Names with commas between them, as people write lists in a variable."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -17,8 +22,8 @@ class Settings(BaseSettings):
     """Where engine metrics are asked for, such as http://prometheus-operated.monitoring:9090."""
     keda_prometheus_url: HttpUrl | None = None
     """The same store as KEDA reaches it, if that is another address."""
-    namespaces: tuple[str, ...] = ()
-    """Namespaces to look after; empty for all of them."""
+    namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
+    """Namespaces to look after, with commas between them; empty for all of them."""
     control_period_s: float = Field(default=15.0, ge=1.0, le=120.0)
     """Seconds between two control passes."""
     scrape_interval_s: float = Field(default=5.0, ge=0.5, le=15.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import time
 from typing import Any
 
@@ -70,7 +71,9 @@ class JsonLines(logging.Formatter):
 
 
 def _plain(value: object) -> bool:
-    return isinstance(value, str | int | float | bool)
+    return isinstance(value, str | int | bool) or (
+        isinstance(value, float) and math.isfinite(value)
+    )  # JSON knows no NaN
 
 
 def configure_logging(level: str) -> None:

@@ -20,6 +20,7 @@ PATHS = {
     "deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "hpa": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     "pod": "/api/v1/namespaces/{}/pods",
+    "podmonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/podmonitors",
     "poddisruptionbudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "replicaset": "/apis/apps/v1/namespaces/{}/replicasets",
     "scaledobject": "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects",

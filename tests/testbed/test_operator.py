@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,20 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
     """A cluster with Outrider on it."""
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5)
+    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
     operator.install(cluster)
     operator.start(cluster)
     yield cluster
     operator.stop(cluster)
+
+
+@pytest.fixture(scope="module")
+def collected(outrider: Cluster) -> Cluster:
+    """The garbage collector learns of new kinds every 30 s: what belongs to one made before that stays until then."""
+    age = "{.metadata.creationTimestamp}"
+    made = outrider.kubectl("get", "namespace", operator.NAMESPACE, "-o", f"jsonpath={age}").stdout
+    time.sleep(max(0.0, datetime.fromisoformat(made).timestamp() + 35.0 - time.time()))
+    return outrider
 
 
 def example(namespace: str, **changes: Any) -> dict[str, Any]:
@@ -57,7 +68,8 @@ def test_a_resource_becomes_a_running_service_and_its_status_says_so(outrider: C
     view = serve(outrider, "first")
     kinds = {child.split("/")[0] for child in view.children()}
     assert kinds >= {
-        "deployment", "service", "serviceaccount", "configmap", "secret", "poddisruptionbudget", "scaledobject", "pod",
+        "deployment", "service", "serviceaccount", "configmap", "secret", "poddisruptionbudget", "scaledobject",
+        "podmonitor", "pod",
     }  # fmt: skip
     outrider.wait_until(
         "acknowledged schedule", lambda: view.condition("ScheduleApplied") == ("True", "Acknowledged"), 20
@@ -154,7 +166,8 @@ def test_killed_in_mid_change_it_completes_the_change_and_forgets_nothing(outrid
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["operator running", "operator stopped"])
-def test_deleting_a_resource_takes_every_child_along(outrider: Cluster, running: bool) -> None:
+def test_deleting_a_resource_takes_every_child_along(collected: Cluster, running: bool) -> None:
+    outrider = collected
     view = serve(outrider, f"deleted-{str(running).lower()}")
     if not running:
         operator.stop(outrider)
@@ -256,16 +269,19 @@ def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> 
     )
 
 
+MODULE_TESTS = 15
 UNUSED_HERE = {
     ("update", "speculativeinferenceservices/finalizers"),  # the API server asks for it, we never call it
-    ("get", "podmonitors"),  # the kind is not installed on this cluster
-    ("create", "podmonitors"),
-    ("patch", "podmonitors"),
 }
 
 
-def test_every_call_was_allowed_and_every_right_was_used(outrider: Cluster) -> None:
+def test_every_call_was_allowed_and_every_right_was_used(outrider: Cluster, request: pytest.FixtureRequest) -> None:
     """Runs last in this module, over all that the tests before made the operator do."""
+    here = [item for item in request.session.items if item.path == request.path]
+    if len(here) < MODULE_TESTS:
+        pytest.skip(
+            f"{len(here)} of the module's {MODULE_TESTS} tests run: rights that the others need would look unused"
+        )
     account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
     lines = map(json.loads, (outrider.logs / "audit.log").read_text().splitlines())
     calls = [line for line in lines if line["user"]["username"] == account and "objectRef" in line]

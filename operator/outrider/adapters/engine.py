@@ -22,6 +22,8 @@ ADMIN_PORT = 8001
 TIMEOUT_S = 3.0
 """An engine answers between two steps, within tens of milliseconds; one that needs longer is stalled and is asked again
 later."""
+MAX_GENERATION = 2**53
+"""Decisions take ages to get there; a larger number comes from something else, and no JSON reader could hold it."""
 MAX_BODY = 256 * 1024
 """An answer is a few KiB; more comes from something that is not our plugin."""
 
@@ -38,8 +40,8 @@ class Acknowledgement:
 class EngineAdmin:
     """Calls engines' admin ports; close it with `close`."""
 
-    def __init__(self) -> None:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -59,13 +61,13 @@ class EngineAdmin:
         seconds = asyncio.get_running_loop().time() - started
         sentence = f"engine {address}: {body.get('error') or body.get('reason') or f'HTTP {status}'}"
         if status == 200:
-            return Acknowledgement(int(body.get("generation", generation)), seconds)
+            return Acknowledgement(_generation(address, body), seconds)
         if status == 401:
             raise KeyRefused("AdminKeyRefused", sentence)
         if status == 409:
-            raise StaleGeneration("StaleGeneration", sentence, int(body.get("generation", generation)))
+            raise StaleGeneration("StaleGeneration", sentence, _generation(address, body))
         if status == 422:
-            raise ScheduleRefused("ScheduleRefused", sentence, [str(fault) for fault in body.get("faults", [])])
+            raise ScheduleRefused("ScheduleRefused", sentence, [str(fault) for fault in body.get("faults") or ()])
         if status == 503 and body.get("reason"):
             raise NotControllable("NotControllable", f"engine {address}: {body['reason']}")
         raise EngineUnreachable("EngineUnreachable", sentence)
@@ -78,12 +80,27 @@ class EngineAdmin:
             async with self._session.request(
                 method, url, json=body, headers=headers, allow_redirects=False
             ) as response:
-                data = await response.content.read(MAX_BODY)
-                document = json.loads(data)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            message = f"engine {address}: no answer on its admin port ({error or type(error).__name__})"
+                document = json.loads(await _content(response))
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
+            message = f"engine {address}: no answer on its admin port ({str(error) or type(error).__name__})"
             raise EngineUnreachable("EngineUnreachable", message) from error
         return response.status, document if isinstance(document, dict) else {}
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    data = b""
+    async for packet in response.content.iter_any():
+        data += packet
+        if len(data) > MAX_BODY:
+            raise ValueError(f"more than {MAX_BODY} bytes")
+    return data
+
+
+def _generation(address: str, body: dict[str, Any]) -> int:
+    generation = body.get("generation")
+    if type(generation) is not int or generation > MAX_GENERATION:
+        raise EngineUnreachable("EngineUnreachable", f"engine {address}: its answer names no generation")
+    return generation
 
 
 def schedule_document(generation: int, schedule: Schedule, lease_s: int) -> dict[str, Any]:

@@ -51,8 +51,8 @@ _PLURALS = {
 class Kube:
     """A connection to one API server; close it with `close`."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    def __init__(self, client: ApiClient, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._client, self._timeout_s = client, timeout_s
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
         self._client.user_agent = f"outrider/{__version__}"
 
@@ -135,7 +135,7 @@ class Kube:
     ) -> Manifest:
         headers = {"Accept": "application/json", **({"Content-Type": content_type} if content_type else {})}
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 request = await self._client.param_serialize(
                     method, path, query_params=None, header_params=headers, auth_settings=["BearerToken"]
                 )
@@ -143,12 +143,11 @@ class Kube:
                 response = await self._client.call_api(method, url, request[2], body=body)
                 data = await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            message = f"{method} {path}: no answer from the API server ({error or type(error).__name__})"
+            message = f"{method} {path}: no answer from the API server ({str(error) or type(error).__name__})"
             raise Unavailable("APIServerUnreachable", message) from error
         if response.status >= 400:
             raise _error(method, path, response.status, data, response.getheader("Retry-After"))
-        document: Manifest = json.loads(data)
-        return document
+        return _object(method, path, data)
 
 
 def _path(
@@ -164,6 +163,16 @@ def _path(
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
+
+
+def _object(method: str, path: str, data: bytes) -> Manifest:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):  # a proxy's page, say
+        raise Unavailable("APIServerUnreachable", f"{method} {path}: the answer is no JSON object")
+    return document
 
 
 def _error(method: str, path: str, status: int, data: bytes, retry_after: str | None) -> KubeError:

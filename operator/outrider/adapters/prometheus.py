@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from prometheus_api_client import PrometheusConnect
@@ -24,6 +25,8 @@ from outrider.errors import Malformed, Unreachable
 
 ServiceKey = tuple[str, str]
 """Namespace and name."""
+Row = tuple[dict[str, str], tuple[tuple[float, float], ...]]
+"""Labels and samples of a series."""
 
 TIMEOUT_S = 10
 """Shorter than a control period: a slow answer costs one period, not two."""
@@ -54,9 +57,11 @@ GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
 class Prometheus:
     """A metrics store that speaks Prometheus' query API."""
 
-    def __init__(self, url: str) -> None:
-        self._client = PrometheusConnect(url, retry=Retry(total=0), timeout=TIMEOUT_S, method="POST")
-        self.url = url
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._client = PrometheusConnect(url, retry=Retry(total=0), timeout=timeout_s, method="POST")
+        self._timeout_s = timeout_s
+        parts = urlsplit(url)
+        self.url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # for messages: without a password
 
     async def engine_series(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
         """Samples of the stable track's engines between ``at_s - window_s`` and ``at_s``, by service.
@@ -67,35 +72,37 @@ class Prometheus:
         """
         answers = await asyncio.gather(*(self._query(query, at_s) for query in queries(window_s)))
         found: dict[ServiceKey, list[Series]] = defaultdict(list)
-        for row in (row for answer in answers for row in answer):
-            labels = row["metric"]
-            samples = _finite(row["values"])
+        for labels, samples in (row for answer in answers for row in answer):
             if samples:
                 key = (labels["namespace"], labels[SERVICE_LABEL])
                 found[key].append(Series(labels["__name__"], labels, samples))
         return found
 
-    async def _query(self, query: str, at_s: float) -> list[dict[str, Any]]:
-        # The library is synchronous; a thread keeps it off the event loop, and its time-out ends the thread.
+    async def _query(self, query: str, at_s: float) -> list[Row]:
+        # The library is synchronous; a thread keeps it off the event loop. Its own time-out is one between two bytes.
         try:
-            answer: list[dict[str, Any]] = await asyncio.to_thread(
-                self._client.custom_query, query, params={"time": f"{at_s:.3f}"}
-            )
-        except (requests.RequestException, PrometheusApiClientException) as error:
-            raise Unreachable("PrometheusUnreachable", f"Prometheus at {self.url}: {_short(error)}") from error
+            async with asyncio.timeout(self._timeout_s):
+                answer = await asyncio.to_thread(self._client.custom_query, query, params={"time": f"{at_s:.3f}"})
+            return [_row(row) for row in answer]
         except (ValueError, KeyError, TypeError) as error:
             raise Malformed(
-                "PrometheusMalformed", f"Prometheus at {self.url} did not answer with JSON results"
+                "PrometheusMalformed", f"Prometheus at {self.url} did not answer '{query}' with a range vector"
             ) from error
-        if not all("metric" in row and "values" in row for row in answer):
-            raise Malformed("PrometheusMalformed", f"Prometheus at {self.url}: '{query}' is not a range vector")
-        return answer
+        except (TimeoutError, requests.RequestException, PrometheusApiClientException) as error:
+            raise Unreachable("PrometheusUnreachable", f"Prometheus at {self.url}: {_short(error)}") from error
 
 
 def queries(window_s: float) -> list[str]:
     """The queries of one control pass."""
     selector = f'{SERVICE_LABEL}!="",namespace!="",{TRACK_LABEL}="stable"'
     return [f'{{__name__=~"{"|".join(group)}",{selector}}}[{math.ceil(window_s)}s]' for group in GROUPS]
+
+
+def _row(row: dict[str, Any]) -> Row:
+    labels: dict[str, str] = row["metric"]
+    if not {"__name__", "namespace", SERVICE_LABEL} <= labels.keys():
+        raise KeyError("labels")
+    return labels, _finite(row["values"])
 
 
 def _finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:

@@ -1,0 +1,195 @@
+"""Queries to Prometheus, and what its answers become: samples with their own times, or an error that says what is
+wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from typing import Any
+
+import pytest
+
+from outrider.adapters.prometheus import GROUPS, Prometheus, queries
+from outrider.core import engine_metrics as names
+from outrider.core.series import Series
+from outrider.errors import Malformed, MetricsError, Unreachable
+
+from .servers import Answer, Server, answer, hang, hang_up, pieces, serving
+
+AT_S = 1_800_000_000.0
+LABELS = {
+    "__name__": "vllm:generation_tokens_total",
+    "namespace": "ml",
+    "pod": "chat-a",
+    "engine": "0",
+    "serving_outrider_dev_service": "chat",
+    "serving_outrider_dev_track": "stable",
+}
+
+
+def matrix(*rows: tuple[dict[str, str], list[list[Any]]]) -> Any:
+    """An answer in the form of a range vector."""
+    result: list[dict[str, Any]] = [{"metric": LABELS | labels, "values": values} for labels, values in rows]
+    return {"status": "success", "data": {"resultType": "matrix", "result": result}}
+
+
+def other(result_type: str, result: Any) -> Any:
+    return {"status": "success", "data": {"resultType": result_type, "result": result}}
+
+
+def first_only(body: Any) -> Answer:
+    """The first query gets this answer, the others find nothing."""
+    empty = iter([answer(body=body)])
+
+    async def give(request: Any) -> Any:
+        return await next(empty, answer(body=matrix()))(request)
+
+    return give
+
+
+async def ask(
+    give: Answer, window_s: float = 40.0, timeout_s: float = 5.0
+) -> tuple[dict[tuple[str, str], list[Series]], Server]:
+    async with serving(give) as server:
+        return await Prometheus(server.url, timeout_s=timeout_s).engine_series(window_s, AT_S), server
+
+
+class TestQueries:
+    def test_there_is_one_for_each_family_and_none_for_a_service(self) -> None:
+        assert len(queries(40.0)) == len(GROUPS) == 3
+
+    @pytest.mark.parametrize("query", queries(40.0))
+    def test_they_ask_for_raw_samples_of_stable_engines_of_all_services(self, query: str) -> None:
+        assert re.fullmatch(
+            r'\{__name__=~"[a-z_:|]+",serving_outrider_dev_service!="",namespace!="",'
+            r'serving_outrider_dev_track="stable"\}\[40s\]',
+            query,
+        )
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *names.NUM_DRAFTS, *names.NUM_DRAFT_TOKENS, *names.NUM_ACCEPTED_TOKENS_PER_POS, *names.DRAFT_TOKENS_PER_POS,
+            *names.GENERATION_TOKENS, *names.PROMPT_TOKENS, *names.NUM_PREEMPTIONS, *names.NUM_REQUESTS_RUNNING,
+            *names.NUM_REQUESTS_WAITING, *names.KV_CACHE_USAGE, *names.CACHE_CONFIG, *names.PROCESS_START,
+            *names.STEPS, *names.STEP_SECONDS, *names.STEP_REQUESTS,
+            *(name + suffix for name in names.TPOT + names.TTFT for suffix in ("_bucket", "_sum", "_count")),
+        ],
+    )  # fmt: skip
+    def test_every_metric_that_an_observation_reads_is_asked_for_once(self, name: str) -> None:
+        asked = [part for query in queries(40.0) for part in query.split('"')[1].split("|")]
+        assert asked.count(name) == 1
+
+    def test_windows_are_whole_seconds_and_never_too_short(self) -> None:
+        assert all(query.endswith("[31s]") for query in queries(30.2))
+
+    async def test_a_fetch_is_that_many_calls_all_at_one_moment(self) -> None:
+        _, server = await ask(answer(body=matrix()))
+        assert [(one.method, one.path) for one in server.asked] == [("POST", "/api/v1/query")] * len(GROUPS)
+        assert {one.query["time"] for one in server.asked} == {"1800000000.000"}
+        assert sorted(one.query["query"] for one in server.asked) == sorted(queries(40.0))
+
+
+class TestAnswers:
+    async def test_samples_come_by_service_with_their_own_times(self) -> None:
+        found, _ = await ask(
+            first_only(
+                matrix(
+                    ({}, [[AT_S - 5.5, "10"], [AT_S - 0.5, "12.5"]]),
+                    ({"serving_outrider_dev_service": "code", "pod": "code-a"}, [[AT_S, "1e3"]]),
+                    ({"namespace": "other"}, [[AT_S, "7"]]),
+                )
+            )
+        )
+        assert set(found) == {("ml", "chat"), ("ml", "code"), ("other", "chat")}
+        (series,) = found["ml", "chat"]
+        assert series.name == "vllm:generation_tokens_total"
+        assert series.labels["pod"] == "chat-a"
+        assert series.samples == ((AT_S - 5.5, 10.0), (AT_S - 0.5, 12.5))
+
+    @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf"])
+    async def test_values_that_are_no_numbers_stop_here(self, text: str) -> None:
+        found, _ = await ask(first_only(matrix(({}, [[AT_S - 5, "1"], [AT_S, text]]))))
+        assert found["ml", "chat"][0].samples == ((AT_S - 5, 1.0),)
+
+    async def test_a_series_of_nothing_else_is_no_series(self) -> None:
+        found, _ = await ask(first_only(matrix(({}, [[AT_S, "NaN"]]))))
+        assert found == {}
+
+    async def test_no_series_at_all_is_an_answer(self) -> None:
+        found, _ = await ask(answer(body=matrix()))
+        assert found == {}
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("give", "error"),
+        [
+            pytest.param(answer(503, text="Service Unavailable"), Unreachable, id="it is overloaded"),
+            pytest.param(answer(500, text=""), Unreachable, id="it is broken"),
+            pytest.param(hang_up, Unreachable, id="it hangs up"),
+            pytest.param(answer(text="<html>Please log in</html>"), Malformed, id="a proxy's page"),
+            pytest.param(answer(text=""), Malformed, id="nothing"),
+            pytest.param(answer(body={"status": "error", "error": "bad"}), Malformed, id="an error in a success"),
+            pytest.param(answer(body=["a list"]), Malformed, id="another form"),
+            pytest.param(answer(body={"data": None}), Malformed, id="no data"),
+            pytest.param(answer(body=other("matrix", None)), Malformed, id="no result"),
+            pytest.param(
+                answer(body=other("vector", [{"metric": LABELS, "value": [AT_S, "1"]}])),
+                Malformed,
+                id="an instant vector",
+            ),
+            pytest.param(answer(body=other("scalar", [AT_S, "1"])), Malformed, id="a scalar"),
+            pytest.param(answer(body=other("string", [AT_S, "one"])), Malformed, id="a string"),
+            pytest.param(answer(body=matrix(({}, [[AT_S, "many"]]))), Malformed, id="a value that is none"),
+            pytest.param(answer(body=matrix(({}, [[AT_S]]))), Malformed, id="half a sample"),
+            pytest.param(
+                answer(body=other("matrix", [{"metric": {"__name__": "up"}, "values": [[AT_S, "1"]]}])),
+                Malformed,
+                id="a series without the labels that were asked for",
+            ),
+        ],
+    )  # fmt: skip
+    async def test_each_becomes_what_the_caller_should_do(self, give: Answer, error: type[MetricsError]) -> None:
+        with pytest.raises(MetricsError) as caught:
+            await ask(give)
+        assert type(caught.value) is error
+        assert caught.value.message.startswith("Prometheus at http://127.0.0.1:")
+
+    async def test_one_bad_answer_of_several_spoils_the_fetch(self) -> None:
+        """Half of the families would look like engines that do nothing."""
+        with pytest.raises(Malformed):
+            await ask(first_only(other("scalar", [AT_S, "1"])))
+
+    async def test_nobody_listens(self) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            with pytest.raises(Unreachable) as caught:
+                await Prometheus(url).engine_series(40.0, AT_S)
+        assert caught.value.reason == "PrometheusUnreachable"
+        assert "object at 0x" not in caught.value.message
+
+    @pytest.mark.parametrize(
+        "give",
+        [
+            pytest.param(hang, id="no answer"),
+            pytest.param(pieces(*[b"x"] * 60, pause_s=0.05), id="an answer that trickles"),
+        ],
+    )
+    async def test_a_slow_answer_is_given_up(self, give: Answer) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        async with serving(give) as server:
+            with pytest.raises(Unreachable):
+                await Prometheus(server.url, timeout_s=0.2).engine_series(40.0, AT_S)
+            assert loop.time() - began_s < 1.5
+
+    async def test_a_password_in_the_address_is_in_no_message(self) -> None:
+        """Messages go to logs and to status, which more people may read than the operator's settings."""
+        async with serving(answer(503)) as server:
+            url = server.url.replace("http://", "http://reader:hunter2@")
+            with pytest.raises(Unreachable) as caught:
+                await Prometheus(url).engine_series(40.0, AT_S)
+        assert "hunter2" not in caught.value.message

@@ -1,0 +1,284 @@
+"""One table a condition: what was found, and what is said about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outrider.api.conditions import Condition, condition
+from outrider.api.defaults import resolve
+from outrider.core.series import Missing
+from outrider.errors import NotReady, OperatorError
+from outrider.reconcile import conditions
+from outrider.reconcile.registry import EnginePod
+from tests.unit.api.bodies import resource
+
+from .builders import FIXED_REPLICAS, forbidden, pod, unavailable
+from .fakes import Manifest
+
+BUDGET_S = 1800
+SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engines serve", 3)
+LOADS = condition("EngineReady", False, "Starting", "engines are loading", 3)
+
+
+def said(found: Condition | None) -> tuple[str, str, str]:
+    """Status, reason and message; every condition tells the generation that it was found under."""
+    assert found is not None
+    assert found.observed_generation == 3
+    return found.status, found.reason, found.message
+
+
+def pods(*bodies: Manifest) -> list[EnginePod]:
+    return [EnginePod.of(one) for one in bodies]
+
+
+def waiting(reason: str, message: str = "", name: str = "chat-a", restarts: int = 0) -> Manifest:
+    state = {"state": {"waiting": {"reason": reason, "message": message}}}
+    return pod(name, ready=False, restarts=restarts, container=state)
+
+
+@pytest.mark.parametrize(
+    ("fault", "engine", "status", "reason"),
+    [
+        pytest.param(None, SERVES, "True", "EnginesServe", id="no fault, and an engine is ready"),
+        pytest.param(None, LOADS, "False", "Starting", id="no fault, and none is ready"),
+        pytest.param(forbidden(), LOADS, "False", "Forbidden", id="a fault, and none is ready"),
+        pytest.param(forbidden(), SERVES, "False", "Forbidden", id="a fault, although one is ready"),
+        pytest.param(NotReady("NameTaken", "taken", 10.0), SERVES, "False", "NameTaken", id="something is in the way"),
+        pytest.param(unavailable(), SERVES, "Unknown", "APIServerUnreachable", id="the API server did not answer"),
+    ],
+)
+def test_ready(fault: OperatorError | None, engine: Condition, status: str, reason: str) -> None:
+    assert said(conditions.ready(fault, engine, 3))[:2] == (status, reason)
+
+
+def test_ready_uses_the_words_of_what_it_stands_on() -> None:
+    assert conditions.ready(None, LOADS, 3).message == LOADS.message
+    assert conditions.ready(forbidden(), SERVES, 3).message == "cannot patch deployments"
+
+
+def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) -> Manifest:
+    return {
+        "metadata": {"generation": 2},
+        "spec": {"replicas": desired},
+        "status": {"observedGeneration": seen, "replicas": replicas, "updatedReplicas": updated},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "pods_ready", "reason", "message"),
+    [
+        pytest.param(None, 0, "Creating", "the children are being made", id="nothing is there yet"),
+        pytest.param(
+            {"metadata": {"generation": 1}, "spec": {}}, 0, "RollingOut", "0 of 1 engines run the new template",
+            id="the Deployment was just made",
+        ),
+        pytest.param(
+            deployment(replicas=3, updated=3, seen=1), 3, "RollingOut", "3 of 3 engines run the new template",
+            id="its controller has not looked at the change yet",
+        ),
+        pytest.param(
+            deployment(replicas=3, updated=1), 3, "RollingOut", "1 of 3 engines run the new template",
+            id="one of three is replaced",
+        ),
+        pytest.param(
+            deployment(replicas=1, updated=1, desired=1), 0, "Starting", "the first engine is starting",
+            id="the first engine loads",
+        ),
+    ],
+)  # fmt: skip
+def test_reconciling(found: Manifest | None, pods_ready: int, reason: str, message: str) -> None:
+    assert said(conditions.reconciling(found, pods_ready, 3)) == ("True", reason, message)
+
+
+@pytest.mark.parametrize(
+    ("found", "pods_ready"),
+    [
+        pytest.param(deployment(replicas=3, updated=3), 3, id="all are up to date"),
+        pytest.param(deployment(replicas=2, updated=2, desired=6), 2, id="the autoscaler has asked for more"),
+        pytest.param(deployment(replicas=6, updated=6, desired=6), 2, id="more engines load beside those that serve"),
+    ],
+)
+def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -> None:
+    assert conditions.reconciling(found, pods_ready, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param([], ("False", "NoPods", "no engine pod exists yet"), id="no pod"),
+        pytest.param(
+            pods(pod(), pod("chat-b", ready=False)), ("True", "EnginesServe", "1 of 3 engines serve"), id="one serves"
+        ),
+        pytest.param(
+            pods(pod(), waiting("CrashLoopBackOff", name="chat-b")),
+            ("True", "EnginesServe", "1 of 3 engines serve"),
+            id="one serves beside one that crashes",
+        ),
+        pytest.param(
+            pods(pod(ready=False)),
+            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
+            id="one loads",
+        ),
+        pytest.param(
+            pods(pod(terminating=True)),
+            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
+            id="the only one is on its way out",
+        ),
+        pytest.param(
+            pods(waiting("ImagePullBackOff", "no such image")),
+            ("False", "ImageNotPulled", "pod chat-a: no such image"),
+            id="no image",
+        ),
+        pytest.param(
+            pods(waiting("CreateContainerConfigError", 'secret "hub" not found')),
+            ("False", "ConfigurationMissing", 'pod chat-a: secret "hub" not found'),
+            id="a Secret is missing",
+        ),
+        pytest.param(
+            pods(waiting("CrashLoopBackOff", "back-off 40s", restarts=4)),
+            ("False", "EngineCrashLoop", "pod chat-a after 4 restarts: back-off 40s"),
+            id="it crashes",
+        ),
+        pytest.param(
+            pods(waiting("CrashLoopBackOff")),
+            ("False", "EngineCrashLoop", "pod chat-a: CrashLoopBackOff"),
+            id="it crashes without a word",
+        ),
+        pytest.param(
+            pods(pod(ready=False), waiting("ErrImagePull", "timeout", name="chat-b")),
+            ("False", "ImageNotPulled", "pod chat-b: timeout"),
+            id="one loads, one is stuck: what is stuck needs somebody",
+        ),
+        pytest.param(
+            pods(waiting("ContainerCreating")),
+            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
+            id="a wait that is none",
+        ),
+    ],
+)
+def test_engine_ready(found: list[EnginePod], expected: tuple[str, str, str]) -> None:
+    assert said(conditions.engine_ready(found, 3, BUDGET_S, 3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("missing", "known", "expected"),
+    [
+        pytest.param(
+            None, False, ("Unknown", "NotAskedYet", "the first control pass has not run yet"), id="nobody has looked"
+        ),
+        pytest.param(None, True, ("True", "Fresh", "engine metrics arrive"), id="they arrive"),
+        pytest.param(
+            Missing("MetricsStale", "the newest sample is 45 s old"),
+            True,
+            (
+                "False",
+                "MetricsStale",
+                "the newest sample is 45 s old; speculation and replicas are held as they are",
+            ),
+            id="they stopped",
+        ),
+        pytest.param(
+            Missing("NoSeries"),
+            True,
+            ("False", "NoSeries", "NoSeries; speculation and replicas are held as they are"),
+            id="there are none, and no sentence either",
+        ),
+    ],
+)
+def test_metrics_available(missing: Missing | None, known: bool, expected: tuple[str, str, str]) -> None:
+    assert said(conditions.metrics_available(missing, known, 3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "ready", "refusals", "expected"),
+    [
+        pytest.param(0, 0, [], ("Unknown", "NoReadyEngine", "no engine is ready to take a schedule"), id="no engine"),
+        pytest.param(3, 3, [], ("True", "Acknowledged", "all 3 engines acknowledged generation 17"), id="all have it"),
+        pytest.param(1, 3, [], ("False", "Delivering", "1 of 3 engines acknowledged generation 17"), id="under way"),
+        pytest.param(
+            2,
+            3,
+            ["engine 10.0.0.3: no answer", "engine 10.0.0.4: no answer"],
+            ("False", "EngineRefused", "2 of 3 engines acknowledged generation 17; engine 10.0.0.3: no answer"),
+            id="some did not take it: the first one is named",
+        ),
+    ],
+)
+def test_schedule_applied(acknowledged: int, ready: int, refusals: list[str], expected: tuple[str, str, str]) -> None:
+    assert said(conditions.schedule_applied(17, acknowledged, ready, refusals, 3)) == expected
+
+
+def scaled_object(**states: str) -> Manifest:
+    """A ScaledObject whose conditions have these states; ``_message`` goes to Ready."""
+    message = states.pop("_message", "")
+    return {
+        "status": {
+            "conditions": [{"type": type_, "status": status, "message": message} for type_, status in states.items()]
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "keda", "found", "expected"),
+    [
+        pytest.param(
+            FIXED_REPLICAS,
+            True,
+            None,
+            ("True", "FixedReplicas", "autoscaling is off; 3 replicas are kept"),
+            id="a fixed number",
+        ),
+        pytest.param(
+            {},
+            False,
+            None,
+            (
+                "False",
+                "KEDAMissing",
+                "KEDA is not installed in this cluster; install it, or turn autoscaling off. Replicas stay as they are",
+            ),
+            id="no KEDA",
+        ),
+        pytest.param(
+            {}, True, None, ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet"), id="just made"
+        ),
+        pytest.param(
+            {},
+            True,
+            {"status": {}},
+            ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet"),
+            id="not looked at yet",
+        ),
+        pytest.param(
+            {}, True, scaled_object(Ready="True"), ("True", "Scaling", "the ScaledObject is ready"), id="it scales"
+        ),
+        pytest.param(
+            {},
+            True,
+            scaled_object(Ready="False", _message="no scaler for trigger"),
+            ("False", "ScaledObjectNotReady", "no scaler for trigger"),
+            id="KEDA cannot use it",
+        ),
+        pytest.param(
+            {},
+            True,
+            scaled_object(Ready="True", Fallback="True"),
+            ("False", "Fallback", "KEDA has no metrics and keeps the replicas, or raises them to the minimum"),
+            id="KEDA has lost its metrics",
+        ),
+        pytest.param(
+            {},
+            True,
+            scaled_object(Ready="True", Fallback="False"),
+            ("True", "Scaling", "the ScaledObject is ready"),
+            id="and found them again",
+        ),
+    ],
+)
+def test_autoscaling_ready(
+    changes: dict[str, Any], keda: bool, found: Manifest | None, expected: tuple[str, str, str]
+) -> None:
+    resolved = resolve(resource(changes).spec)
+    assert said(conditions.autoscaling_ready(resolved, keda, found, 3)) == expected

@@ -1,0 +1,355 @@
+"""The control pass: one look at the fleet, a decision for each service, and the order in which others hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from outrider.core import engine_metrics as names
+from outrider.core.decision import Change
+from outrider.core.series import Missing, Series
+from outrider.errors import EngineUnreachable, Malformed, Unreachable
+from outrider.reconcile import events
+from outrider.reconcile.control import SAVE_EVERY_S, every
+
+from .builders import EAGER, KEY, World, busy_series, pod, settings, unavailable
+from .fakes import NOW_S
+from .virtual_time import in_virtual_time
+
+GONE = Unreachable("PrometheusUnreachable", "Prometheus does not answer")
+A, B = "10.0.0.1", "10.0.0.2"
+
+
+async def serving(changes: dict[str, Any] | None = None, pods: int = 1) -> World:
+    """`chat` with ready engines that run the initial schedule (K 3, generation 1), and a busy minute behind them."""
+    world = World()
+    world.add(EAGER if changes is None else changes)
+    world.see(*(pod(f"chat-{'abc'[number]}", address=f"10.0.0.{number + 1}") for number in range(pods)))
+    await world.settle()
+    world.measure()
+    return world
+
+
+async def at_rest() -> World:
+    """The same after the control pass has found nothing to change, and saved what it learnt."""
+    world = await serving()
+    world.measure(rate=0.7)  # between the thresholds: K stays
+    await world.control.run()
+    await world.settle()
+    world.forget_writes()
+    return world
+
+
+async def next_pass(world: World, *, after_s: float = 15.0, rate: float = 0.7) -> None:
+    world.clock.advance(after_s)
+    world.measure(rate=rate)
+    await world.control.run()
+
+
+def schedule_of(world: World, name: str = "chat") -> str:
+    state = world.service(name).state
+    assert state is not None
+    return f"{state.generation}: {state.schedule}"
+
+
+class TestMetrics:
+    @pytest.mark.parametrize("services", [1, 3, 30])
+    async def test_one_fetch_serves_the_whole_fleet(self, services: int) -> None:
+        world = World()
+        for number in range(services):
+            world.add(name=f"chat-{number}")
+            await world.reconcile(f"chat-{number}")
+        await world.control.run()
+        assert len(world.metrics.asked) == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "span_s"),
+        [
+            pytest.param({}, 40.0, id="two periods and two scrapes"),
+            pytest.param({"control_period_s": 5.0}, 30.0, id="four scrapes and two"),
+            pytest.param({"scrape_interval_s": 15.0}, 90.0, id="slow scrapes"),
+        ],
+    )
+    async def test_the_fetch_reaches_back_to_the_sample_before_the_window(
+        self, changes: dict[str, Any], span_s: float
+    ) -> None:
+        world = World(settings=settings(**changes))
+        await world.control.run()
+        assert world.metrics.asked == [(span_s, NOW_S)]
+
+    @pytest.mark.parametrize("error", [GONE, Malformed("PrometheusMalformed", "not a range vector")])
+    async def test_without_metrics_everything_is_held_and_every_status_says_why(
+        self, error: Unreachable | Malformed
+    ) -> None:
+        world = await at_rest()
+        world.add(name="code")
+        await world.reconcile("code")
+        world.metrics.error = error
+        world.clock.advance(15)
+        await world.control.run()
+        for name in ("chat", "code"):
+            before = schedule_of(world, name)
+            assert world.service(name).metrics == Missing(error.reason, error.message)
+            await world.reconcile(name)
+            assert world.condition("MetricsAvailable", name) == (
+                "False",
+                error.reason,
+                f"{error.message}; speculation and replicas are held as they are",
+            )
+            assert schedule_of(world, name) == before
+
+    async def test_they_are_believed_again_as_soon_as_they_are_back(self) -> None:
+        world = await at_rest()
+        world.metrics.error = GONE
+        await world.control.run()
+        world.metrics.error = None
+        await next_pass(world)
+        await world.reconcile()
+        assert world.condition("MetricsAvailable") == ("True", "Fresh", "engine metrics arrive")
+
+    async def test_a_service_without_series_is_held_alone(self) -> None:
+        world = await serving()
+        world.metrics.series = {("ml", "other"): busy_series(NOW_S)}
+        await world.control.run()
+        assert world.service().metrics == Missing("NoSeries", "Prometheus has no series of this service's ready pods")
+
+    async def test_series_of_pods_that_do_not_serve_are_not_looked_at(self) -> None:
+        world = await serving()
+        world.see(pod(ready=False))
+        await world.control.run()
+        assert world.service().metrics == Missing("NoReadyEngine", "no engine is ready")
+
+    async def test_what_was_learnt_once_is_not_learnt_again(self) -> None:
+        world = await at_rest()
+        state = world.service().state
+        assert state is not None
+        await world.control.run()  # woken at once: no time has passed, no sample has come
+        assert world.service().state == state
+
+
+class TestDecision:
+    async def test_it_is_remembered_then_delivered_then_announced(self) -> None:
+        world = await serving()
+        world.forget_writes()
+        await world.control.run()
+        assert schedule_of(world) == "2: 1-256:5"
+        assert [line.rsplit(".", 1)[0] if "Event" in line else line for line in world.journal] == [
+            "apply ConfigMap/chat-memory",
+            f"put {A} generation 2",
+            "create Event/chat",
+        ]
+
+    async def test_the_event_says_what_changed_and_why(self) -> None:
+        world = await serving()
+        await world.control.run()
+        (event,) = world.kube.created("Event")
+        assert event["reason"] == "ScheduleChanged"
+        assert event["type"] == "Normal"
+        assert event["message"] == "1-256:3 → 1-256:5: acceptance rate 90% moves K 3→5"
+        assert event["involvedObject"]["uid"] == "5f0c"
+
+    async def test_all_ready_engines_hear_of_it(self) -> None:
+        world = await serving(pods=3)
+        await world.control.run()
+        assert {engine.generation for engine in world.engines.engines.values()} == {2}
+
+    async def test_children_and_status_are_asked_to_follow(self) -> None:
+        world = await serving()
+        world.forget_writes()
+        await world.control.run()
+        assert world.queued == [KEY]
+
+    async def test_what_cannot_be_remembered_is_neither_delivered_nor_lost(self) -> None:
+        world = await serving()
+        world.kube.fail(unavailable, "apply", "ConfigMap/chat-memory")
+        await world.control.run()
+        assert world.engines.calls(A) == [1]
+        world.kube.heal()
+        world.journal.clear()
+        await next_pass(world)
+        assert world.journal[:2] == ["apply ConfigMap/chat-memory", f"put {A} generation 2"]
+
+    async def test_a_crash_after_the_decision_is_made_up_for_by_the_next_process(self) -> None:
+        world = await serving()
+        world.engines.faults[A] = EngineUnreachable("EngineUnreachable", "the operator died here")
+        await world.control.run()
+        del world.engines.faults[A]
+        world.restart()
+        await world.settle()
+        assert world.engines.engines[A].generation == 2
+        document = json.loads(world.kube.live("ConfigMap", "chat-schedule")["data"]["schedule.json"])
+        assert document["generation"] == 2
+
+    async def test_an_event_that_cannot_be_posted_undoes_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        world = await serving()
+        world.kube.fail(unavailable, "create")
+        await world.control.run()
+        assert world.engines.engines[A].generation == 2
+        assert "event not posted" in caplog.text
+
+    async def test_bounds_that_changed_are_announced_like_any_other_change(self) -> None:
+        world = await serving()
+        world.add({"spec.speculation.tuning": {"mode": "Fixed", "initialSpeculativeTokens": 2}}, generation=4)
+        await world.reconcile()
+        await world.control.run()
+        assert [event["reason"] for event in world.kube.created("Event")] == ["ScheduleChanged"]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({**EAGER, "spec.paused": True}, id="paused"),
+            pytest.param(
+                {"spec.speculation.tuning": {"mode": "Observe", "policy": "AcceptanceThreshold"}}, id="only observing"
+            ),
+            pytest.param({"spec.speculation.tuning": {"mode": "Fixed", "initialSpeculativeTokens": 3}}, id="fixed"),
+        ],
+    )
+    async def test_who_may_not_decide_does_not(self, changes: dict[str, Any]) -> None:
+        world = await serving(changes)
+        await world.control.run()
+        assert schedule_of(world) == "1: 1-256:3"
+        assert world.kube.created("Event") == []
+
+
+class TestQuiet:
+    async def test_a_pass_without_changes_writes_nothing(self) -> None:
+        world = await at_rest()
+        for _ in range(8):
+            await next_pass(world)
+        assert world.journal == []
+
+    async def test_what_was_learnt_is_saved_every_five_minutes(self) -> None:
+        world = await at_rest()
+        for _ in range(int(3 * SAVE_EVERY_S / 15)):
+            await next_pass(world)
+        assert world.journal == ["apply ConfigMap/chat-memory"] * 3
+
+    async def test_leases_are_renewed_on_the_way(self) -> None:
+        world = await at_rest()
+        world.clock.advance(1201 - 15)
+        await next_pass(world)
+        assert f"put {A} generation 1" in world.journal
+
+    async def test_a_service_that_was_not_read_yet_is_left_alone(self) -> None:
+        world = World()
+        world.add()
+        await world.control.run()
+        assert (world.journal, world.queued) == ([], [])
+
+
+class TestIsolation:
+    async def fleet(self) -> World:
+        """`chat` and `code`, both about to raise K."""
+        world = await serving()
+        world.add(EAGER, name="code")
+        world.see(pod("code-a", service="code", address=B))
+        await world.settle("code")
+        world.measure(name="code")
+        return world
+
+    async def test_one_whose_memory_cannot_be_written_stops_no_other(self) -> None:
+        world = await self.fleet()
+        world.kube.fail(unavailable, "apply", "ConfigMap/chat-memory")
+        await world.control.run()
+        assert world.engines.engines[B].generation == 2
+
+    async def test_one_whose_engine_does_not_answer_stops_no_other(self) -> None:
+        world = await self.fleet()
+        world.engines.faults[A] = EngineUnreachable("EngineUnreachable", "no answer")
+        await world.control.run()
+        assert world.engines.engines[B].generation == 2
+
+    @pytest.mark.parametrize(
+        "series",
+        [
+            pytest.param(
+                Series(names.STEPS[0], {"pod": "chat-a", "engine": "0"}, ((NOW_S - 20, 1.0), (NOW_S - 1, 2.0))),
+                id="a counter without its labels",
+            ),
+            pytest.param(
+                Series(
+                    names.NUM_ACCEPTED_TOKENS_PER_POS[0],
+                    {"pod": "chat-a", "engine": "0", "position": "last"},
+                    ((NOW_S - 20, 1.0), (NOW_S - 1, 2.0)),
+                ),
+                id="a position that is no number",
+            ),
+        ],
+    )
+    async def test_one_whose_engines_export_nonsense_stops_no_other(
+        self, series: Series, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A pod's metrics are its owner's: they must not end a process that serves the whole fleet."""
+        world = await self.fleet()
+        world.metrics.series[KEY].append(series)
+        await world.control.run()
+        assert world.engines.engines[B].generation == 2
+        assert any(record.levelno == logging.ERROR and record.service == "chat" for record in caplog.records)  # type: ignore[attr-defined]
+
+    async def test_a_deleted_service_leaves_no_metrics_of_ours_behind(self) -> None:
+        world = World()
+        world.add(name="gone")
+        world.see(pod("gone-a", service="gone"))
+        await world.settle("gone")
+        await world.control.run()
+        labels = {"namespace": "ml", "service": "gone"}
+        assert REGISTRY.get_sample_value("outrider_speculative_tokens", labels) == 3
+        world.kube.take_away("SpeculativeInferenceService", "gone")
+        await world.control.run()
+        assert REGISTRY.get_sample_value("outrider_speculative_tokens", labels) is None
+
+
+class TestPace:
+    """`every`, in virtual time."""
+
+    @staticmethod
+    async def run(takes_s: float, wakes: tuple[float, ...] = (), for_s: float = 100.0) -> list[float]:
+        loop, wake, begun = asyncio.get_running_loop(), asyncio.Event(), []
+
+        async def one() -> None:
+            begun.append(round(loop.time(), 3))
+            await asyncio.sleep(takes_s)
+
+        for at_s in wakes:
+            loop.call_at(at_s, wake.set)
+        task = asyncio.create_task(every(15.0, one, wake))
+        await asyncio.sleep(for_s)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return begun
+
+    @in_virtual_time
+    async def test_passes_begin_at_a_steady_pace(self) -> None:
+        assert await self.run(takes_s=2.0, for_s=50) == [0, 15, 30, 45]
+
+    @in_virtual_time
+    async def test_a_late_pass_is_not_made_up_for(self) -> None:
+        assert await self.run(takes_s=40.0) == [0, 40, 80]
+
+    @in_virtual_time
+    async def test_a_wake_up_brings_the_next_pass_forward(self) -> None:
+        assert await self.run(takes_s=1.0, wakes=(5.0,), for_s=40) == [0, 5, 20, 35]
+
+    @in_virtual_time
+    async def test_a_wake_up_during_a_pass_is_not_lost(self) -> None:
+        assert await self.run(takes_s=4.0, wakes=(2.0, 3.0), for_s=15) == [0, 4]
+
+
+async def test_a_target_that_moves_is_remembered_and_announced() -> None:
+    """Through the same path as a schedule; the decision itself is the core's."""
+    world = await at_rest()
+    state = world.service().state
+    assert state is not None
+    world.service().state = replace(state, target=40)
+    await events.post(world.service(), Change(NOW_S, "Target", "32", "40", "TPOT: 40 fit"), world.neighbours)
+    await world.reconcile()
+    (event,) = world.kube.created("Event")
+    assert (event["reason"], event["message"]) == ("TargetChanged", "32 → 40: TPOT: 40 fit")
+    thresholds = [one["metadata"]["threshold"] for one in world.kube.live("ScaledObject", "chat")["spec"]["triggers"]]
+    assert thresholds == ["40", "5", "80"]

@@ -1,0 +1,270 @@
+"""A schedule on its way to the engines: who is due, what each answer leads to, and what one engine costs the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from outrider.errors import (
+    EngineError,
+    EngineUnreachable,
+    KeyRefused,
+    NotControllable,
+    ScheduleRefused,
+)
+from outrider.reconcile import delivery
+from outrider.reconcile.registry import Service
+
+from .builders import ENGINE_UID, World, pod, unavailable
+from .fakes import FakeEngine
+
+LEASE_S = 3600
+A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+UNREACHABLE = EngineUnreachable("EngineUnreachable", f"engine {A}: no answer")
+
+
+async def started() -> World:
+    """`chat` with three ready engines that were not told anything yet, at generation 1."""
+    world = World()
+    world.add()
+    await world.settle()
+    world.see(pod("chat-a", address=A), pod("chat-b", address=B), pod("chat-c", address=C))
+    world.forget_writes()
+    return world
+
+
+def at_generation(service: Service, generation: int) -> None:
+    """Something was decided in the meantime."""
+    assert service.state is not None
+    service.state = replace(service.state, generation=generation)
+
+
+def due(world: World) -> list[str]:
+    return [one.name for one in delivery.due(world.service(), world.clock(), LEASE_S)]
+
+
+async def bring(world: World) -> None:
+    await delivery.bring_up_to_date(world.service(), world.neighbours)
+
+
+class TestDue:
+    async def test_every_ready_engine_that_was_never_told(self) -> None:
+        assert due(await started()) == ["chat-a", "chat-b", "chat-c"]
+
+    @pytest.mark.parametrize(
+        "one",
+        [
+            pytest.param(pod(ready=False), id="it is not ready"),
+            pytest.param(pod(terminating=True), id="it is on its way out"),
+            pytest.param(pod(address=None), id="it has no address yet"),
+        ],
+    )
+    async def test_a_pod_that_cannot_be_told_is_not_due(self, one: dict[str, object]) -> None:
+        world = await started()
+        world.see(one)
+        assert due(world) == ["chat-b", "chat-c"]
+
+    async def test_nobody_after_all_have_acknowledged(self) -> None:
+        world = await started()
+        await bring(world)
+        assert due(world) == []
+
+    @pytest.mark.parametrize(
+        ("elapsed_s", "names"),
+        [
+            pytest.param(LEASE_S / 3 - 1, [], id="just before a third of the lease"),
+            pytest.param(LEASE_S / 3 + 1, ["chat-a", "chat-b", "chat-c"], id="just after a third of the lease"),
+        ],
+    )
+    async def test_leases_are_renewed_after_a_third(self, elapsed_s: float, names: list[str]) -> None:
+        world = await started()
+        await bring(world)
+        world.clock.advance(elapsed_s)
+        assert due(world) == names
+
+    async def test_a_new_generation_makes_everybody_due(self) -> None:
+        world = await started()
+        await bring(world)
+        at_generation(world.service(), 2)
+        assert due(world) == ["chat-a", "chat-b", "chat-c"]
+
+    async def test_a_new_pod_is_due_alone(self) -> None:
+        world = await started()
+        await bring(world)
+        world.see(pod("chat-d", address="10.0.0.4"))
+        assert due(world) == ["chat-d"]
+
+
+class TestAnswers:
+    async def test_engines_get_generation_schedule_and_lease(self) -> None:
+        world = await started()
+        await bring(world)
+        state = world.service().state
+        assert state is not None
+        assert world.engines.engines[A] == FakeEngine(1, state.schedule, LEASE_S)
+        assert world.service().acknowledged[ENGINE_UID + "chat-a"] == (1, world.clock())
+
+    async def test_one_that_does_not_answer_holds_nobody_up(self) -> None:
+        world = await started()
+        world.engines.faults[A] = UNREACHABLE
+        await bring(world)
+        assert set(world.engines.engines) == {B, C}
+        assert world.service().refusals == {ENGINE_UID + "chat-a": f"engine {A}: no answer"}
+        assert due(world) == ["chat-a"]
+
+    async def test_its_refusal_is_forgotten_when_it_agrees(self) -> None:
+        world = await started()
+        world.engines.faults[A] = UNREACHABLE
+        await bring(world)
+        del world.engines.faults[A]
+        await bring(world)
+        assert world.service().refusals == {}
+        assert due(world) == []
+
+    async def test_an_engine_that_failed_a_renewal_counts_as_not_told(self) -> None:
+        world = await started()
+        await bring(world)
+        world.clock.advance(LEASE_S / 2)
+        world.engines.faults[A] = UNREACHABLE
+        await bring(world)
+        assert ENGINE_UID + "chat-a" not in world.service().acknowledged
+
+    async def test_where_an_engine_is_ahead_of_us_we_go_on_above_it_and_remember_that_first(self) -> None:
+        """The memory was lost, or another operator was here."""
+        world = await started()
+        world.engines.engines[B] = FakeEngine(17)
+        await bring(world)
+        state = world.service().state
+        assert state is not None
+        assert state.generation == 18
+        assert {engine.generation for engine in world.engines.engines.values()} == {18}
+        saved = world.journal.index("apply ConfigMap/chat-memory")
+        assert all(saved < world.journal.index(f"put {address} generation 18") for address in (A, B, C))
+        assert '"generation":18,' in world.kube.live("ConfigMap", "chat-memory")["data"]["memory.json"]
+        assert world.service().refusals == {}
+
+    async def test_several_engines_ahead_of_us_are_overtaken_at_once(self) -> None:
+        world = await started()
+        world.engines.engines |= {A: FakeEngine(9), B: FakeEngine(17)}
+        await bring(world)
+        assert {engine.generation for engine in world.engines.engines.values()} == {18}
+
+    async def test_a_jump_that_cannot_be_remembered_is_not_delivered(self) -> None:
+        world = await started()
+        world.engines.engines[B] = FakeEngine(17)
+        world.kube.fail(unavailable, "apply", "ConfigMap/chat-memory")
+        assert await world.reconcile() is not None
+        assert await world.reconcile() is not None
+        assert world.engines.engines[B].generation == 17
+        assert 18 not in [generation for _, generation in world.engines.asked]
+
+    async def test_a_refused_key_is_read_again_by_the_next_objects_pass(self) -> None:
+        world = await started()
+        await bring(world)
+        at_generation(world.service(), 2)
+        world.engines.key = world.service().admin_key
+        world.service().admin_key = "one that was rotated away"
+        await bring(world)
+        assert world.service().admin_key is None
+        await world.reconcile()
+        assert due(world) == []
+        assert world.service().refusals == {}
+
+    async def test_an_engine_that_wants_another_key_keeps_no_other_from_being_told(self) -> None:
+        """More pods than are told at once: the key is given up while some of them still wait for their turn."""
+        world = await started()
+        world.see(*(pod(f"chat-{number:02}", address=f"10.0.1.{number}") for number in range(40)))
+        world.engines.faults[A] = KeyRefused("AdminKeyRefused", "unknown key")
+        await bring(world)
+        assert len(world.engines.engines) == 42
+        assert due(world) == ["chat-a"]
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            pytest.param(
+                ScheduleRefused("ScheduleRefused", "K 5 has no graphs", ["K 5 has no graphs"]),
+                id="a schedule that it cannot run",
+            ),
+            pytest.param(NotControllable("NotControllable", "one K for its whole life"), id="no schedule at all"),
+        ],
+    )
+    async def test_an_engine_that_will_never_agree_is_not_asked_in_every_pass(self, fault: EngineError) -> None:
+        """`outrider.errors`: do not send it again; leave it alone until its pod is replaced."""
+        world = await started()
+        world.engines.faults[A] = fault
+        for _ in range(4):
+            await bring(world)
+            world.clock.advance(15)
+        assert world.engines.calls(A) == [1]
+
+    async def test_another_schedule_may_suit_an_engine_that_refused_one(self) -> None:
+        world = await started()
+        world.engines.faults[A] = ScheduleRefused("ScheduleRefused", "K 5 has no graphs", ["K 5 has no graphs"])
+        await bring(world)
+        at_generation(world.service(), 2)
+        await bring(world)
+        assert world.engines.calls(A) == [1, 2]
+
+    @pytest.mark.parametrize("fault", [NotControllable("NotControllable", "one K for its whole life"), UNREACHABLE])
+    async def test_an_engine_that_started_again_in_its_pod_is_asked_again(self, fault: EngineError) -> None:
+        """Perhaps with another image or another vLLM: what the one before it said does not hold."""
+        world = await started()
+        world.engines.faults[A] = fault
+        await bring(world)
+        del world.engines.faults[A]
+        world.see(pod("chat-a", address=A, restarts=1))
+        await bring(world)
+        assert world.engines.calls(A) == [1, 1]
+        assert world.service().refusals == {}
+
+
+class TestNothingToDo:
+    async def test_before_the_memory_was_read_nobody_is_told(self) -> None:
+        world = World()
+        world.add()
+        world.see(pod())
+        await bring(world)
+        assert world.engines.asked == []
+
+    async def test_without_a_key_nobody_is_told(self) -> None:
+        world = await started()
+        world.service().admin_key = None
+        await bring(world)
+        assert world.engines.asked == []
+
+    async def test_a_pod_that_goes_while_it_is_told_leaves_nothing_behind(self) -> None:
+        world = await started()
+        world.engines.meanwhile = lambda: world.kube.take_away("Pod", "chat-a")
+        await bring(world)
+        known = {one.uid for one in world.service().pods.values()}
+        assert world.service().acknowledged.keys() <= known
+
+    async def test_a_pod_that_goes_while_it_refuses_leaves_nothing_behind(self) -> None:
+        world = await started()
+        world.engines.faults[A] = UNREACHABLE
+        world.engines.meanwhile = lambda: world.kube.take_away("Pod", "chat-a")
+        await bring(world)
+        assert world.service().refusals == {}
+
+
+async def test_at_most_sixteen_engines_of_a_service_are_called_at_once() -> None:
+    world = await started()
+    world.see(*(pod(f"chat-{number:02}", address=f"10.0.1.{number}") for number in range(40)))
+    open_calls, most = 0, 0
+    plain = world.engines.put_schedule
+
+    class Slow:
+        async def put_schedule(self, *arguments: object) -> object:
+            nonlocal open_calls, most
+            open_calls += 1
+            most = max(most, open_calls)
+            await asyncio.sleep(0)
+            open_calls -= 1
+            return await plain(*arguments)  # type: ignore[arg-type]
+
+    await delivery.bring_up_to_date(world.service(), replace(world.neighbours, engines=Slow()))  # type: ignore[arg-type]
+    assert most == delivery.MAX_PARALLEL
+    assert len(world.engines.engines) == 43
