@@ -24,6 +24,8 @@ from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.objects import ObjectsPass
 from outrider.reconcile.queue import WorkQueue
 from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
+from outrider.reconcile.resync import EVERY_S as RESYNC_S
+from outrider.reconcile.resync import Resync
 from outrider.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -68,9 +70,11 @@ class Operator:
             await control.run()
             self._last_pass_s = time.monotonic()
 
+        resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
         self._tasks = [
             asyncio.create_task(self._queue.run(), name="objects"),
             asyncio.create_task(every(self.settings.control_period_s, control_pass, self._wake), name="control"),
+            asyncio.create_task(every(RESYNC_S, resync.run, asyncio.Event()), name="resync"),
         ]
         for task in self._tasks:
             task.add_done_callback(_end_with)
@@ -85,7 +89,9 @@ class Operator:
 
     def resource_event(self, event_type: str | None, body: Any) -> None:
         """A resource was seen, changed or deleted."""
-        self._enqueue(self.registry.resource_event(event_type, body))
+        key, news = self.registry.resource_event(event_type, body)
+        if news:
+            self._enqueue(key)
 
     def child_event(self, event_type: str | None, body: Any) -> None:
         """A child was seen, changed or deleted."""

@@ -223,7 +223,7 @@ def test_autoscaling_turned_off_and_on_again_never_drops_replicas(outrider: Clus
     view = serve(outrider, "handover", autoscaling=scaled)
     outrider.wait_until("three engines", lambda: len(view.ready_addresses()) == 3, 30)
     seen: list[int] = []
-    for scaling in ({"mode": "Off", "minReplicas": 3}, scaled):
+    for scaling in ({"mode": "Off"}, scaled):
         view.apply(example("handover", autoscaling=scaling))
         wanted = scaling.get("mode") != "Off"
         deadline_s = time.monotonic() + 20
@@ -255,6 +255,13 @@ def test_an_object_that_belongs_to_someone_else_is_not_taken(outrider: Cluster) 
     outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
 
 
+def test_a_monitor_that_is_no_longer_wanted_goes(outrider: Cluster) -> None:
+    view = serve(outrider, "monitored")
+    outrider.wait_until("monitor", lambda: bool(view.get("podmonitor")), 10)
+    view.apply(example("monitored", monitoring={"podMonitor": False}))
+    outrider.wait_until("end of the monitor", lambda: not view.get("podmonitor"), 20)
+
+
 def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> None:
     view = serve(outrider, "mended")
     outrider.kubectl("delete", "poddisruptionbudget", "chat", "-n", "mended")
@@ -269,7 +276,7 @@ def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> 
     )
 
 
-MODULE_TESTS = 15
+MODULE_TESTS = 16
 UNUSED_HERE = {
     ("update", "speculativeinferenceservices/finalizers"),  # the API server asks for it, we never call it
 }

@@ -60,6 +60,8 @@ class Resolved:
     min_replicas: int
     """The fixed number of replicas when not autoscaled."""
     max_replicas: int
+    fixed_replicas: int | None
+    """The number that the user asked for without an autoscaler; None keeps what runs, or one."""
     scale_down_stabilization_s: int
     pre_stop_s: int
     shutdown_timeout_s: int
@@ -104,6 +106,7 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         or max(MAX_NUM_BATCHED_TOKENS, max_num_seqs * (ceiling + 1)),
         autoscaled=scaling is not None and scaling.mode != "Off",
         min_replicas=min_replicas,
+        fixed_replicas=None if scaling is None or scaling.mode != "Off" else scaling.min_replicas,
         max_replicas=max(min_replicas, (scaling and scaling.max_replicas) or min_replicas),
         scale_down_stabilization_s=scale_down_stabilization_s if stabilization_s is None else stabilization_s,
         pre_stop_s=pre_stop_s,

@@ -89,7 +89,8 @@ class Objectives(Part):
 
 
 class Autoscaling(Part):
-    """Who sets the number of replicas, and between which bounds. Leave the block out for one fixed replica."""
+    """Who sets the number of replicas, and between which bounds. Leave the block out for one fixed replica, or for
+    as many as run when it is removed."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

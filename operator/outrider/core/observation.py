@@ -213,7 +213,7 @@ def observe(
         return Missing("NoSeries", "Prometheus has no series of this service's ready pods")
     newest = max(one.last[0] for many in by_engine.values() for one in many)
     if newest < until_s - stale_after_s:
-        return Missing("MetricsStale", f"the newest sample is {until_s - newest:.0f} s old")
+        return Missing("MetricsStale", f"the newest sample is older than {stale_after_s:.0f} s")
     windows = [
         _EngineReader(key, many, sorted(set(starts[key[0]])), since_s, until_s)
         for key, many in sorted(by_engine.items())

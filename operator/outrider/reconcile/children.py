@@ -10,6 +10,9 @@ from outrider.manifests import secret
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service, child_id, digest, older, shape
 
+LOOK_AT_SECRET_S = 300.0
+"""Secrets are not watched, so that no right to list them is needed; one that was deleted is missed for this long."""
+
 
 async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) -> Manifest:
     """Apply a child unless it is known to be so already; returns the object as the API server has it.
@@ -27,6 +30,7 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
         live = await neighbours.kube.get(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
         if live is not None:
             _refuse_foreign(service, live, child)
+    service.absent.discard(child)
     result = await neighbours.kube.apply(manifest)
     seen = service.children.get(child)
     if seen is None or not older(result, seen):  # an event may have overtaken our answer
@@ -36,8 +40,12 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
 
 
 async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool) -> None:
-    """Read the admin key of the service's engines; with ``make``, make one up for a service that has none."""
-    if service.admin_key is not None:
+    """Read the admin key of the service's engines; with ``make``, make one up for a service that has none.
+
+    A Secret that somebody deleted is made again with the same key: new pods wait for its mount.
+    """
+    now_s = neighbours.clock()
+    if service.admin_key is not None and now_s < service.admin_key_seen_s + LOOK_AT_SECRET_S:
         return
     assert service.resource is not None
     namespace, name = service.key[0], secret.name(service.key[1])
@@ -45,25 +53,28 @@ async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool
     if stored is None and not make:
         return
     if stored is None:
-        key = secrets.token_urlsafe(32)
+        key = service.admin_key or secrets.token_urlsafe(32)
         try:
             await neighbours.kube.create(secret.admin_secret(service.resource, key))
         except Conflict as error:
             raise NotReady("SecretAppeared", f"Secret {name} appeared meanwhile; reading it again", 1.0) from error
-        service.admin_key = key
+        service.admin_key, service.admin_key_seen_s = key, now_s
         return
     _refuse_foreign(service, stored, f"Secret/{name}")
-    service.admin_key = secret.newest_key(stored)
+    service.admin_key, service.admin_key_seen_s = secret.newest_key(stored), now_s
 
 
 async def remove(service: Service, api_version: str, kind: str, name: str, neighbours: Neighbours) -> None:
     """Delete a child that the resource no longer asks for, if it is there and ours."""
-    live = await neighbours.kube.get(api_version, kind, service.key[0], name)
-    if live is None or not _ours(service, live):
+    child = f"{kind}/{name}"
+    if child in service.absent:
         return
-    await neighbours.kube.delete(api_version, kind, service.key[0], name, live["metadata"]["uid"])
-    service.children.pop(f"{kind}/{name}", None)
-    service.applied.pop(f"{kind}/{name}", None)
+    live = await neighbours.kube.get(api_version, kind, service.key[0], name)
+    if live is not None and _ours(service, live):
+        await neighbours.kube.delete(api_version, kind, service.key[0], name, live["metadata"]["uid"])
+    service.children.pop(child, None)
+    service.applied.pop(child, None)
+    service.absent.add(child)
 
 
 def _ours(service: Service, live: Manifest) -> bool:

@@ -19,7 +19,7 @@ _POD_REASONS = {
     "CreateContainerConfigError": "ConfigurationMissing",
     "ErrImagePull": "ImageNotPulled",
     "ImagePullBackOff": "ImageNotPulled",
-    "Unschedulable": "NoFreeGPU",
+    "Unschedulable": "Unschedulable",
 }
 """What a pod's own words mean for the service."""
 
@@ -30,8 +30,8 @@ def ready(fault: OperatorError | None, engine: Condition, generation: int) -> Co
     | pass failed | an engine is ready | Ready          |
     |-------------|--------------------|----------------|
     | no          | yes                | True           |
-    | any         | no                 | False          |
-    | yes         | yes                | False; Unknown when the API server did not answer, or the fault is ours |
+    | no          | no                 | False          |
+    | yes         | any                | False; Unknown when the API server did not answer, or the fault is ours |
     """
     if fault is not None:
         unclear = fault.reason.startswith(("APIServer", "InternalError"))
@@ -59,9 +59,11 @@ def reconciling(deployment: Mapping[str, Any] | None, pods_ready: int, generatio
     return None
 
 
-def engine_ready(pods: Sequence[EnginePod], desired: int, budget_s: int, generation: int) -> Condition:
-    """Whether at least one engine serves; if none does, what keeps it, in the words of the pod that is furthest
-    along."""
+def engine_ready(
+    pods: Sequence[EnginePod], deployment: Mapping[str, Any] | None, resolved: Resolved, generation: int
+) -> Condition:
+    """Whether at least one engine serves; if none does, what keeps it, in the words of the first pod that is stuck."""
+    desired = deployment["spec"].get("replicas", 1) if deployment else resolved.min_replicas
     serving = [pod for pod in pods if pod.ready and not pod.terminating]
     if serving:
         message = f"{len(serving)} of {desired} engines serve"
@@ -69,12 +71,31 @@ def engine_ready(pods: Sequence[EnginePod], desired: int, budget_s: int, generat
     if not pods:
         return condition("EngineReady", False, "NoPods", "no engine pod exists yet", generation)
     stuck = next((pod for pod in pods if pod.waiting_reason in _POD_REASONS), None)
-    if stuck is None:
-        message = f"engines are loading; each has {budget_s} s (startup.budgetSeconds)"
-        return condition("EngineReady", False, "Starting", message, generation)
-    restarts = f" after {stuck.restarts} restarts" if stuck.restarts else ""
-    message = f"pod {stuck.name}{restarts}: {stuck.message or stuck.waiting_reason}"
-    return condition("EngineReady", False, _POD_REASONS[stuck.waiting_reason], message, generation)
+    if stuck is not None:
+        restarts = f" after {stuck.restarts} restarts" if stuck.restarts else ""
+        message = f"pod {stuck.name}{restarts}: {stuck.message or stuck.waiting_reason}"
+        reason = _POD_REASONS[stuck.waiting_reason]
+        if reason == "Unschedulable" and f"Insufficient {resolved.gpu_resource}" in stuck.message:
+            reason = "NoFreeGPU"
+        return condition("EngineReady", False, reason, message, generation)
+    budget = f"{resolved.startup_budget_s} s (startup.budgetSeconds)"
+    if _deadline_exceeded(deployment):
+        message = f"no engine became ready within its {budget}: raise it, or look at the engine's log"
+        return condition("EngineReady", False, "StartupTimeout", message, generation)
+    return condition("EngineReady", False, "Starting", f"engines are loading; each has {budget}", generation)
+
+
+def _deadline_exceeded(deployment: Mapping[str, Any] | None) -> bool:
+    found = (deployment or {}).get("status", {}).get("conditions", [])
+    return any(one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded" for one in found)
+
+
+def paused(by_spec: bool, generation: int) -> Condition:
+    """Present and True while everything is left as it is on purpose."""
+    if by_spec:
+        return condition("Paused", True, "PausedBySpec", "spec.paused: nothing is changed, all is observed", generation)
+    message = "the operator is paused for the whole fleet (OUTRIDER_PAUSED): nothing is changed, all is observed"
+    return condition("Paused", True, "PausedByOperator", message, generation)
 
 
 def metrics_available(missing: Missing | None, known: bool, generation: int) -> Condition:

@@ -24,6 +24,8 @@ from outrider.reconcile.status import SOFT_EVERY_S
 
 logger = logging.getLogger(__name__)
 
+BREATH_S = 1.0
+"""Shortest pause between two passes."""
 SAVE_EVERY_S = 300.0
 """Estimates that no decision was based on are saved this often: losing five minutes of learning costs less than the
 writes."""
@@ -45,7 +47,7 @@ class ControlPass:
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
 
     async def _fetch(self, now_s: float) -> Mapping[ServiceKey, list[Series]] | Missing:
-        """Samples of the fleet, back to the end of the last window of the service that is furthest behind."""
+        """Samples of the fleet, back to the beginning of the window."""
         settings = self._neighbours.settings
         # Two scrape intervals more, so that a counter's base sample before the window is there too.
         span_s = max(settings.window_s, 2.0 * settings.control_period_s) + 2.0 * settings.scrape_interval_s
@@ -56,6 +58,8 @@ class ControlPass:
             return Missing(error.reason, error.message)
 
     async def _one(self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float) -> None:
+        if service.lock.locked():
+            return  # an objects pass waits for a neighbour; the others must not wait with it
         async with service.lock:
             news = False
             if service.config is not None and service.state is not None:  # else its memory was not read yet
@@ -101,20 +105,24 @@ class ControlPass:
 
     async def _carry_out(self, service: Service, outcome: Outcome, now_s: float) -> None:
         """Remember first, then tell the engines; children and status follow in the objects pass."""
-        if outcome.changes or now_s >= service.saved_s + SAVE_EVERY_S:
+        service.unannounced += outcome.changes
+        if now_s >= service.saved_s + SAVE_EVERY_S:
             await persistence.save(service, self._neighbours)
         await delivery.bring_up_to_date(service, self._neighbours)
-        for change in outcome.changes:
-            await events.post(service, change, self._neighbours)
+        while service.unannounced:
+            await events.post(service, service.unannounced[0], self._neighbours)
+            service.unannounced.pop(0)
 
 
 async def every(period_s: float, run: Callable[[], Awaitable[None]], wake: asyncio.Event) -> None:
-    """Run at a steady pace until cancelled, and at once when woken; a late pass is not made up for."""
+    """Run at a steady pace until cancelled, and soon when woken; a late pass is not made up for."""
     loop = asyncio.get_running_loop()
     while True:
         due_s = loop.time() + period_s
         wake.clear()
         await run()
+        # Each of a thousand services that load wakes it: they share a pass.
+        await asyncio.sleep(min(BREATH_S, period_s))
         try:
             async with asyncio.timeout_at(due_s):
                 await wake.wait()

@@ -13,7 +13,14 @@ from dataclasses import replace
 
 from outrider import telemetry
 from outrider.core.state import ControllerState
-from outrider.errors import EngineError, KeyRefused, NotControllable, ScheduleRefused, StaleGeneration
+from outrider.errors import (
+    EngineError,
+    EngineUnreachable,
+    KeyRefused,
+    NotControllable,
+    ScheduleRefused,
+    StaleGeneration,
+)
 from outrider.reconcile import persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import EnginePod, Service
@@ -22,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 RENEW_AFTER = 1 / 3
 """Share of the lease after which it is renewed: two renewals may be missed before an engine falls back."""
-MAX_PARALLEL = 16
+MAX_PARALLEL = 64
 """Open admin calls of one service: enough for a fleet of pods in a second, few enough to leave sockets to the
 others."""
 
@@ -30,14 +37,16 @@ others."""
 def due(service: Service, now_s: float, lease_s: int) -> list[EnginePod]:
     """Ready pods whose engine has not acknowledged the present generation, or not within a third of the lease."""
     assert service.state is not None
-    fresh_s = now_s - lease_s * RENEW_AFTER
+    pause_s = lease_s * RENEW_AFTER
     pods = []
     for pod in service.ready_pods:
-        generation, since_s = service.acknowledged.get(pod.uid, (None, 0.0))
-        declined = service.declined.get(pod.uid, generation) in (None, service.state.generation)
-        if pod.uid in service.declined and declined:
-            continue
-        if pod.address and (generation != service.state.generation or since_s < fresh_s):
+        answers = (service.acknowledged.get(pod.uid), service.declined.get(pod.uid))
+        # A clock that was set back must not stop renewals: an answer from the future is none.
+        settled = any(
+            answer is not None and answer[0] == service.state.generation and now_s - pause_s <= answer[1] <= now_s
+            for answer in answers
+        )
+        if pod.address and not settled:
             pods.append(pod)
     return pods
 
@@ -86,25 +95,27 @@ async def _put(service: Service, state: ControllerState, key: str, pod: EnginePo
             pod.address, key, state.generation, state.schedule, neighbours.settings.lease_s
         )
     except EngineError as error:
-        _refused(service, state, pod, error)
+        _refused(service, state, pod, error, neighbours)
         return error.generation + 1 if isinstance(error, StaleGeneration) else 0
     telemetry.DELIVERY_SECONDS.observe(answer.seconds)
     service.refusals.pop(pod.uid, None)
+    service.declined.pop(pod.uid, None)
     if pod.name in service.pods:
         service.acknowledged[pod.uid] = (answer.generation, neighbours.clock())
     return answer.generation
 
 
-def _refused(service: Service, state: ControllerState, pod: EnginePod, error: EngineError) -> None:
+def _refused(
+    service: Service, state: ControllerState, pod: EnginePod, error: EngineError, neighbours: Neighbours
+) -> None:
     """Take note of it, and of whether asking again can help; a pod that went meanwhile leaves nothing behind."""
     telemetry.DELIVERY_FAILURES.labels(error.reason).inc()
     service.acknowledged.pop(pod.uid, None)
     if pod.name in service.pods:
         service.refusals[pod.uid] = error.message
-        if isinstance(error, NotControllable):
-            service.declined[pod.uid] = None
-        elif isinstance(error, ScheduleRefused):
-            service.declined[pod.uid] = state.generation
+        plain = isinstance(error, EngineUnreachable) and not service.controllable
+        if plain or isinstance(error, NotControllable | ScheduleRefused):
+            service.declined[pod.uid] = (state.generation, neighbours.clock())
     if isinstance(error, KeyRefused):
         service.admin_key = None  # the next objects pass reads it again
     namespace, name = service.key

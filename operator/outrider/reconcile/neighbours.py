@@ -20,6 +20,11 @@ class KubeApi(Protocol):
     async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
         """The object, or None."""
 
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None = ..., label_selector: str = ...
+    ) -> list[Manifest]:
+        """All objects of a kind."""
+
     async def apply(self, manifest: Mapping[str, Any], *, manager: str = ..., subresource: str = ...) -> Manifest:
         """Server-side apply; returns the object as it is afterwards."""
 

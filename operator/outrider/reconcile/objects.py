@@ -69,10 +69,11 @@ class ObjectsPass:
             warnings = admit(engine).warnings
             container = engine_container.build(resource, resolved, engine)
         except InvalidSpec as error:
-            one.resource = one.config = None
+            one.config = None
             await status.write(one, status.refused(one, error, generation, now_s), self._neighbours)
+            await self._keep_leases(one)
             return
-        one.resource = resource
+        one.resource, one.controllable = resource, container.controllable
         await self._remember(one, resource, resolved, container)
         keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
         fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, container, keda))
@@ -89,6 +90,13 @@ class ObjectsPass:
         await status.write(one, found, self._neighbours)
         if fault is not None:
             raise fault
+
+    async def _keep_leases(self, one: Service) -> None:
+        """Engines of a resource that was spoilt go on with what they run; nothing is decided for them."""
+        recorded = one.state is not None and one.recorded == (one.state.generation, one.state.target)
+        if recorded and one.resource is not None:
+            await children.read_admin_key(one, self._neighbours, make=False)
+            await delivery.bring_up_to_date(one, self._neighbours)
 
     async def _carry_out(
         self,
@@ -168,8 +176,12 @@ class ObjectsPass:
                 stabilization_s=resolved.scale_down_stabilization_s,
             )
             await children.apply(one, wanted, self._neighbours)
-        if resolved.pod_monitor and await self._neighbours.kube.serves(*POD_MONITOR):
-            await children.apply(one, pod_monitor.pod_monitor(resource, settings.scrape_interval_s), self._neighbours)
+        if await self._neighbours.kube.serves(*POD_MONITOR):
+            if resolved.pod_monitor:
+                monitor = pod_monitor.pod_monitor(resource, settings.scrape_interval_s)
+                await children.apply(one, monitor, self._neighbours)
+            else:
+                await children.remove(one, *POD_MONITOR, resource.name, self._neighbours)
 
     async def _deployment(
         self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
@@ -181,13 +193,15 @@ class ObjectsPass:
             args=container.args,
             env=container.env,
             controllable=container.controllable,
-            replicas=None if resolved.autoscaled else resolved.min_replicas,
+            replicas=None
+            if resolved.autoscaled
+            else replicas.fixed(resolved, one.children.get(f"Deployment/{resource.name}")),
         )
         if resolved.autoscaled:
             await replicas.hand_over(one, self._neighbours)
         live = await children.apply(one, wanted, self._neighbours)
         if resolved.autoscaled:
-            await replicas.start_at_minimum(one, resolved, live, self._neighbours)
+            await replicas.start_at_minimum(resolved, live, self._neighbours)
 
 
 def _effective(resolved: Resolved, container: EngineContainer) -> EffectiveSettings:

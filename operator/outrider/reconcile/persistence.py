@@ -19,7 +19,7 @@ async def load(service: Service, config: ControllerConfig, neighbours: Neighbour
     """Read what an earlier process remembered; the initial state for a new service or a damaged document."""
     state = await _read(service, config, neighbours)
     # The initial state needs no record: whoever finds none begins with it too.
-    service.recorded_generation = state.generation
+    service.recorded = (state.generation, state.target)
     return state
 
 
@@ -39,8 +39,8 @@ async def _read(service: Service, config: ControllerConfig, neighbours: Neighbou
 
 
 async def record(service: Service, neighbours: Neighbours) -> None:
-    """Write the memory document if it does not hold the present generation yet."""
-    if service.state is not None and service.recorded_generation != service.state.generation:
+    """Write the memory document if it does not hold the present generation and target yet."""
+    if service.state is not None and service.recorded != (service.state.generation, service.state.target):
         await save(service, neighbours)
 
 
@@ -53,10 +53,10 @@ async def save(service: Service, neighbours: Neighbours) -> None:
     """
     assert service.state is not None
     assert service.resource is not None
-    generation = service.state.generation
+    recorded = (service.state.generation, service.state.target)
     document = json.dumps(memory.to_document(service.state), separators=(",", ":"))
     await children.apply(service, config_maps.memory(service.resource, document), neighbours)
-    service.saved_s, service.recorded_generation = neighbours.clock(), generation
+    service.saved_s, service.recorded = neighbours.clock(), recorded
 
 
 def _ours(stored: dict[str, object], service: Service) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.core.controller import Outcome
+from outrider.core.decision import Change
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 
@@ -91,10 +92,18 @@ class Service:
     """By pod UID: the generation that its engine acknowledged, and when."""
     refusals: dict[str, str] = field(default_factory=dict)
     """By pod UID: why its engine did not take the schedule."""
-    declined: dict[str, int | None] = field(default_factory=dict)
-    """By pod UID: the generation that its engine cannot run and is not asked about again; None for every one."""
-    recorded_generation: int | None = None
-    """The generation in the memory document: no later one may reach an engine."""
+    declined: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """By pod UID: the generation that its engine cannot run, and when it said so; asked again at the renewal's pace."""
+    recorded: tuple[int, int] | None = None
+    """Generation and target in the memory document: no later generation may reach an engine."""
+    unannounced: list[Change] = field(default_factory=list)
+    """Changes whose event was not posted yet."""
+    controllable: bool = True
+    """The engines' image is ours, so that their admin port should answer."""
+    admin_key_seen_s: float = 0.0
+    """When the Secret was last found in its place."""
+    absent: set[str] = field(default_factory=set)
+    """Optional children, by ``kind/name``, that are known not to be there."""
     saved_s: float = 0.0
     """When the memory document was last written."""
     status: dict[str, Any] | None = None
@@ -103,6 +112,13 @@ class Service:
     looked_s: float = 0.0
     """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def drop_pod(self, name: str) -> None:
+        """Forget a pod, and all that its engine said."""
+        gone = self.pods.pop(name, None)
+        if gone is not None:
+            for by_uid in (self.acknowledged, self.refusals, self.declined):
+                by_uid.pop(gone.uid, None)
 
     @property
     def ready_pods(self) -> list[EnginePod]:
@@ -127,20 +143,40 @@ class Registry:
         """The service, or None if it is not (or no longer) there."""
         return self._services.get(key)
 
-    def resource_event(self, event_type: str | None, body: Manifest) -> ServiceKey:
-        """Take note of a change of a resource."""
+    def forget(self, key: ServiceKey, uid: str) -> None:
+        """Drop a service that is gone, unless it was made anew meanwhile."""
+        known = self._services.get(key)
+        if known is not None and known.body["metadata"]["uid"] == uid:
+            del self._services[key]
+
+    def forget_pod(self, key: ServiceKey, name: str, uid: str) -> bool:
+        """Drop a pod that is gone, unless it was made anew meanwhile; tells whether it was known."""
+        service = self._services.get(key)
+        pod = None if service is None else service.pods.get(name)
+        if service is None or pod is None or pod.uid != uid:
+            return False
+        service.drop_pod(name)
+        return True
+
+    def resource_event(self, event_type: str | None, body: Manifest) -> tuple[ServiceKey, bool]:
+        """Take note of a change of a resource; the flag tells whether there is a reason to look.
+
+        A status that we wrote ourselves is none: it would wake the pass that wrote it.
+        """
         key = (body["metadata"]["namespace"], body["metadata"]["name"])
         known = self._services.get(key)
         if event_type == "DELETED" or "deletionTimestamp" in body["metadata"]:
             self._services.pop(key, None)
-        elif known is None or known.body["metadata"]["uid"] != body["metadata"]["uid"]:
+            return key, True
+        if known is None or known.body["metadata"]["uid"] != body["metadata"]["uid"]:
             # A resource of the same name made anew is another service: nothing of the old one may leak into it.
             self._services[key] = Service(key, body)
             for child in self._orphans.pop(key, {}).values():
                 self.child_event("ADDED", child)
-        else:
-            known.body = body
-        return key
+            return key, True
+        news = known.body["metadata"].get("generation") != body["metadata"].get("generation")
+        known.body = body
+        return key, news
 
     def child_event(self, event_type: str | None, body: Manifest) -> tuple[ServiceKey, bool]:
         """Take note of a change of a child; the flag tells whether an objects pass has a reason to look."""
@@ -150,11 +186,10 @@ class Registry:
         service = self._services.get(key)
         if service is None:
             # The first listing may bring children before their resource.
-            orphans = self._orphans.setdefault(key, {})
             if event_type == "DELETED":
-                orphans.pop(child, None)
+                self._orphans.get(key, {}).pop(child, None)
             else:
-                orphans[child] = body
+                self._orphans.setdefault(key, {})[child] = body
             return key, False
         if body["kind"] == "Pod":
             return key, self._pod_event(service, event_type, body)
@@ -175,11 +210,8 @@ class Registry:
         name = body["metadata"]["name"]
         before = service.pods.get(name)
         if event_type == "DELETED":
-            gone = service.pods.pop(name, None)
-            if gone is not None:
-                for by_uid in (service.acknowledged, service.refusals, service.declined):
-                    by_uid.pop(gone.uid, None)
-            return gone is not None
+            service.drop_pod(name)
+            return before is not None
         pod = service.pods[name] = EnginePod.of(body)
         if before is not None and before.restarts != pod.restarts:
             # An engine that started again begins with its initial schedule, and may be another one.

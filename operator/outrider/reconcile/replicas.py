@@ -28,25 +28,42 @@ async def hand_over(service: Service, neighbours: Neighbours) -> None:
         return
     live = await neighbours.kube.get("apps/v1", "Deployment", namespace, name)
     if live is not None and owns_replicas(live, FIELD_MANAGER):
-        await hold(service, live["spec"]["replicas"], neighbours)
+        await hold(live, live["spec"]["replicas"], neighbours)
 
 
-async def start_at_minimum(service: Service, resolved: Resolved, live: Manifest, neighbours: Neighbours) -> None:
+def fixed(resolved: Resolved, live: Mapping[str, Any] | None) -> int:
+    """The number to keep without an autoscaler: the one asked for, else what runs, so that turning the autoscaler off
+    takes nobody's replica away."""
+    if resolved.fixed_replicas is not None:
+        return resolved.fixed_replicas
+    present: int = live["spec"].get("replicas", 1) if live is not None else 1
+    return max(1, present)
+
+
+async def start_at_minimum(resolved: Resolved, live: Manifest, neighbours: Neighbours) -> None:
     """A Deployment that was just made has one replica; give it the minimum at once instead of at the autoscaler's first
     look."""
     replicas = live["spec"].get("replicas", 1)
     untouched = not any(owns_replicas(live, manager) for manager in managers(live))
     if untouched and replicas < resolved.min_replicas:
-        await hold(service, resolved.min_replicas, neighbours)
+        await hold(live, resolved.min_replicas, neighbours)
 
 
-async def hold(service: Service, replicas: int, neighbours: Neighbours) -> None:
-    """Set the number under the second manager."""
-    namespace, name = service.key
+async def hold(live: Manifest, replicas: int, neighbours: Neighbours) -> None:
+    """Set the number under the second manager, unless the Deployment changed since it was read.
+
+    Raises:
+        Conflict: it did; the autoscaler may have moved the number, and the next pass looks again.
+    """
+    meta = live["metadata"]
     manifest = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"namespace": namespace, "name": name},
+        "metadata": {
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "resourceVersion": meta["resourceVersion"],
+        },
         "spec": {"replicas": replicas},
     }
     await neighbours.kube.apply(manifest, manager=REPLICAS_MANAGER)

@@ -22,8 +22,8 @@ from outrider.reconcile.registry import Service
 
 SOFT_EVERY_S = 30.0
 """Between two writes that only follow a drift."""
-LENGTH_BAND, RATE_BAND, LOAD_BAND = 0.05, 3, 1
-"""Changes of acceptance length, acceptance rate in percent and replicas for the load that are not worth showing."""
+LENGTH_BAND, RATE_BAND = 0.05, 3
+"""Changes of acceptance length and of acceptance rate in percent that are not worth showing."""
 
 
 def build(
@@ -94,8 +94,7 @@ def _conditions(
     pods = [pod for _, pod in sorted(service.pods.items())]
     ready_pods = service.ready_pods
     deployment = service.children.get(f"Deployment/{name}")
-    desired = deployment["spec"].get("replicas", 1) if deployment else resolved.min_replicas
-    engine = conditions.engine_ready(pods, desired, resolved.startup_budget_s, generation)
+    engine = conditions.engine_ready(pods, deployment, resolved, generation)
     found = [
         conditions.ready(fault, engine, generation),
         engine,
@@ -106,6 +105,9 @@ def _conditions(
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
         wanted = service.state.generation
         found.append(conditions.schedule_applied(wanted, _acknowledged(service), len(ready_pods), refusals, generation))
+    if service.config is not None and service.config.frozen:
+        by_spec = service.resource is not None and service.resource.spec.paused
+        return [*found, conditions.paused(by_spec, generation)]
     under_way = conditions.reconciling(deployment, len(ready_pods), generation)
     return found if under_way is None else [*found, under_way]
 
@@ -197,7 +199,6 @@ def _steady(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     for part, field, band in (
         ("tuning", "acceptanceLength", LENGTH_BAND),
         ("tuning", "acceptanceRatePercent", RATE_BAND),
-        ("capacity", "replicasForLoad", LOAD_BAND),
     ):
         before, after = old.get(part, {}).get(field), new.get(part, {}).get(field)
         if before is not None and after is not None and abs(float(after) - float(before)) < band:

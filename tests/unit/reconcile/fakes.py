@@ -103,6 +103,10 @@ class FakeKube:
         if key not in self.objects and (subresource or not self._knows(manifest)):
             raise NotFound("NotFound", f"{target} not found", 404)
         live = copy.deepcopy(self.objects.get(key) or self._blank(manifest))
+        if manifest["metadata"].get("resourceVersion", live["metadata"].get("resourceVersion")) != live["metadata"].get(
+            "resourceVersion"
+        ):
+            raise Conflict("Conflict", f"{target}: the object has been modified", 409)
         self._merge(key, live, _leaves(manifest), f"{manager}/{subresource}" if subresource else manager)
         self._store(key, live)
         self._note("apply", target, manager, manifest)
@@ -157,6 +161,18 @@ class FakeKube:
         live = self.objects.pop(key)
         self._owners.pop(key, None)
         self._tell("DELETED", live)
+
+    def vanish(self, kind: str, name: str, namespace: str = "ml") -> None:
+        """An object goes while no watch looks."""
+        del self.objects[kind, namespace, name]
+
+    async def list(
+        self, api_version: str, kind: str, namespace: str | None = None, label_selector: str = ""
+    ) -> list[Manifest]:
+        self._raise("list", kind)
+        return [
+            body for (found, where, _), body in self.objects.items() if found == kind and namespace in (None, where)
+        ]
 
     def fail(
         self,

@@ -17,7 +17,7 @@ from tests.unit.api.bodies import resource
 from .builders import FIXED_REPLICAS, forbidden, pod, unavailable
 from .fakes import Manifest
 
-BUDGET_S = 1800
+RESOLVED = resolve(resource().spec)
 SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engines serve", 3)
 LOADS = condition("EngineReady", False, "Starting", "engines are loading", 3)
 
@@ -56,6 +56,12 @@ def test_ready(fault: OperatorError | None, engine: Condition, status: str, reas
 def test_ready_uses_the_words_of_what_it_stands_on() -> None:
     assert conditions.ready(None, LOADS, 3).message == LOADS.message
     assert conditions.ready(forbidden(), SERVES, 3).message == "cannot patch deployments"
+
+
+def unscheduled(message: str) -> Manifest:
+    """A pod that no node takes."""
+    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return pod(ready=False, conditions=[refusal], container={"state": {}})
 
 
 def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) -> Manifest:
@@ -156,10 +162,35 @@ def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -
             ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
             id="a wait that is none",
         ),
+        pytest.param(
+            pods(unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")),
+            ("False", "NoFreeGPU", "pod chat-a: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
+            id="no GPU is free",
+        ),
+        pytest.param(
+            pods(unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint(s).")),
+            ("False", "Unschedulable", "pod chat-a: 0/2 nodes are available: 2 node(s) had untolerated taint(s)."),
+            id="no node will have it",
+        ),
     ],
 )
 def test_engine_ready(found: list[EnginePod], expected: tuple[str, str, str]) -> None:
-    assert said(conditions.engine_ready(found, 3, BUDGET_S, 3)) == expected
+    assert said(conditions.engine_ready(found, deployment(replicas=3, updated=3), RESOLVED, 3)) == expected
+
+
+def test_engines_that_outlive_their_budget_name_the_field_to_raise() -> None:
+    late = deployment(replicas=1, updated=1, desired=1)
+    late["status"]["conditions"] = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
+    found = conditions.engine_ready(pods(pod(ready=False)), late, RESOLVED, 3)
+    assert (found.status, found.reason) == ("False", "StartupTimeout")
+    assert "startup.budgetSeconds" in found.message
+
+
+@pytest.mark.parametrize(("by_spec", "word"), [(True, "spec.paused"), (False, "OUTRIDER_PAUSED")])
+def test_a_pause_names_who_asked_for_it(by_spec: bool, word: str) -> None:
+    found = conditions.paused(by_spec, 3)
+    assert found.status == "True"
+    assert word in found.message
 
 
 @pytest.mark.parametrize(

@@ -250,9 +250,9 @@ class TestNothingToDo:
         assert world.service().refusals == {}
 
 
-async def test_at_most_sixteen_engines_of_a_service_are_called_at_once() -> None:
+async def test_only_so_many_engines_of_a_service_are_called_at_once() -> None:
     world = await started()
-    world.see(*(pod(f"chat-{number:02}", address=f"10.0.1.{number}") for number in range(40)))
+    world.see(*(pod(f"chat-{number:02}", address=f"10.0.1.{number}") for number in range(100)))
     open_calls, most = 0, 0
     plain = world.engines.put_schedule
 
@@ -267,4 +267,4 @@ async def test_at_most_sixteen_engines_of_a_service_are_called_at_once() -> None
 
     await delivery.bring_up_to_date(world.service(), replace(world.neighbours, engines=Slow()))  # type: ignore[arg-type]
     assert most == delivery.MAX_PARALLEL
-    assert len(world.engines.engines) == 43
+    assert len(world.engines.engines) == 103

@@ -48,8 +48,18 @@ def registry() -> Registry:
 class TestResources:
     def test_a_listed_resource_is_known(self) -> None:
         registry = Registry()
-        assert registry.resource_event(None, body()) == KEY
+        assert registry.resource_event(None, body()) == (KEY, True)
         assert [service.key for service in registry] == [KEY]
+
+    def test_a_status_that_we_wrote_ourselves_is_no_reason_to_look(self, registry: Registry) -> None:
+        assert registry.resource_event("MODIFIED", body()) == (KEY, False)
+
+    def test_what_is_gone_is_forgotten_unless_it_was_made_anew(self, registry: Registry) -> None:
+        uid = known(registry).body["metadata"]["uid"]
+        registry.forget(KEY, "another life")
+        assert registry.get(KEY) is not None
+        registry.forget(KEY, uid)
+        assert registry.get(KEY) is None
 
     def test_a_change_keeps_what_was_learnt_about_the_service(self, registry: Registry) -> None:
         service = known(registry)

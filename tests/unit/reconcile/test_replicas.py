@@ -17,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from outrider.api.defaults import resolve
 from outrider.errors import Forbidden
+from outrider.reconcile import replicas
 from outrider.reconcile.replicas import managers, owns_replicas
+from tests.unit.api.bodies import resource
 
 from .builders import World, forbidden
 from .fakes import FakeKube
@@ -195,3 +198,20 @@ async def test_a_missing_right_for_the_second_manager_is_reported() -> None:
     world.kube.fail(lambda: Forbidden("Forbidden", "cannot patch deployments", 403), "apply", "Deployment/chat")
     await world.reconcile()
     assert world.condition("Ready") == ("False", "Forbidden", "cannot patch deployments")
+
+
+@pytest.mark.parametrize(
+    ("scaling", "running", "expected"),
+    [
+        pytest.param(None, None, 1, id="new, without a word about replicas"),
+        pytest.param(None, 12, 12, id="the block was removed: nobody's replica goes"),
+        pytest.param({"mode": "Off"}, 12, 12, id="turned off: nobody's replica goes"),
+        pytest.param({"mode": "Off", "minReplicas": 3}, 12, 3, id="turned off with a number: that number"),
+        pytest.param({"mode": "Off"}, 0, 1, id="never none"),
+    ],
+)
+def test_the_number_without_an_autoscaler(scaling: dict[str, Any] | None, running: int | None, expected: int) -> None:
+    changes = {} if scaling is None else {"spec.autoscaling": scaling}
+    resolved = resolve(resource({"spec.autoscaling": None} | changes).spec)
+    live = None if running is None else {"spec": {"replicas": running}}
+    assert replicas.fixed(resolved, live) == expected

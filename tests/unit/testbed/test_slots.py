@@ -26,6 +26,7 @@ def test_a_number_whose_port_somebody_uses_is_passed_over(cache: Path) -> None:
     free = claim_slot(engine_ports=False)
     free.release()
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", free.port("spare")))
         other.listen()
         claimed = claim_slot(engine_ports=False)
