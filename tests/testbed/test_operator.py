@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.fixture(scope="module")
 def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
     """A cluster with Outrider on it."""
-    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5)
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
     cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
     operator.install(cluster)
     operator.start(cluster)

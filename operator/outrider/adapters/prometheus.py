@@ -111,5 +111,9 @@ def _finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
 
 
 def _short(error: Exception) -> str:
-    """The first line, without the connection pool's representation of itself."""
-    return str(error).split("(Caused by", 1)[0].splitlines()[0][:200] if str(error) else type(error).__name__
+    """What happened in a few words; the libraries' own tell the whole query and the connection pool's address."""
+    if isinstance(error, TimeoutError | requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
