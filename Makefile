@@ -61,7 +61,7 @@ types: setup ## Check types, strictly
 
 .PHONY: imports
 imports: setup ## Check the layers
-	$(BIN)/lint-imports --quiet
+	@out=$$($(BIN)/lint-imports 2>&1) && echo "$$out" | grep "^Contracts:" || { echo "$$out"; exit 1; }
 
 .PHONY: generate
 generate: setup ## Write generated files anew
