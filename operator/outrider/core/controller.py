@@ -52,12 +52,19 @@ TARGET_DWELL_S = 120.0
 """Between two patches of the target: KEDA rebuilds its scalers on each, and a replica takes minutes to answer."""
 APART_S = 60.0
 """Between a change of schedule and one of target, so that the effect of each can be told."""
+URGENT_FALL = 0.2
+"""A target that falls by this much while the present load is over it waits for neither: requests miss their
+objective."""
+URGENT_DWELL_S = 30.0
+"""Between two urgent patches: two passes, so that the second has seen something of the first."""
+MAX_RISE = 1.5
+"""A rise gives replicas up on a prediction about batches that nobody has run: half as much again at a time."""
 MIN_REQUESTS = 20.0
 """Finished requests that a window needs before its TPOT percentile says anything."""
-FACTOR_GAIN = 0.3
-"""Weight of a new window in the measured-over-predicted TPOT."""
-MAX_FACTOR = 4.0
-"""A window that reads worse than this was an outage, not a law."""
+INTERFERENCE_GAIN = 0.3
+"""Weight of a new window in the measured interference."""
+MAX_RATIO = 4.0
+"""A window whose TPOT is this many times the decode steps' was an outage, not a law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ def control(
     predicted = _predict(config, state)
     settled = not jumped and state.acceptance.suspicion == 0
     if settled and not isinstance(window, Missing) and predicted is not None:
-        state = replace(state, tpot_factor=_tpot_factor(config, state, window, predicted))
+        state = replace(state, interference_s=_interference_s(config, state, window, predicted))
     verdict = None
     if state.trial is not None:
         verdict, trial = verification.judge(state.trial, config, increment, predicted, now_s)
@@ -213,17 +220,19 @@ def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> 
     return moved, Change(now_s, "Schedule", str(before), str(after), reason)
 
 
-def _tpot_factor(
+def _interference_s(
     config: ControllerConfig, state: ControllerState, window: Observation, predicted: Yield
 ) -> float | None:
-    """Follow measured over predicted TPOT, in windows that lie under one schedule and hold enough finished requests."""
-    measured_s = window.tpot.quantile(config.percentile)
+    """Follow the measured interference, in windows that lie under one schedule and hold enough finished requests."""
+    measured_s, in_flight = window.tpot.quantile(config.percentile), window.running / len(window.engines)
     changed_s = state.schedule_changed_s
-    if measured_s is None or window.tpot.count < MIN_REQUESTS or (changed_s is not None and changed_s > window.since_s):
-        return state.tpot_factor
-    ratio = min(MAX_FACTOR, max(1.0, measured_s / predicted.at(state.schedule, window.batch)))
-    before = ratio if state.tpot_factor is None else state.tpot_factor
-    return before + FACTOR_GAIN * (ratio - before)
+    moved = changed_s is not None and changed_s > window.since_s
+    if measured_s is None or window.tpot.count < MIN_REQUESTS or moved or in_flight < 1:
+        return state.interference_s
+    decode_s = predicted.at(state.schedule, in_flight)
+    seen_s = min(MAX_RATIO * decode_s, max(decode_s, measured_s)) - decode_s
+    before_s = seen_s / in_flight if state.interference_s is None else state.interference_s
+    return before_s + INTERFERENCE_GAIN * (seen_s / in_flight - before_s)
 
 
 def _capacity(
@@ -235,7 +244,7 @@ def _capacity(
     return capacity(
         predicted.under(state.schedule),
         tpot_objective_s=config.tpot_objective_s,
-        tpot_factor=state.tpot_factor or 1.0,
+        interference_s=state.interference_s or 0.0,
         measured_batch=max(cell.mean_batch for cell in state.latency.cells.values()),
         kv_cache_tokens=min(kv_tokens) if kv_tokens else None,
         tokens_per_request=_tokens_per_request(window),
@@ -251,17 +260,30 @@ def _tokens_per_request(window: Observation) -> float | None:
 def _move_target(
     config: ControllerConfig, state: ControllerState, able: Capacity, window: Observation | Missing, now_s: float
 ) -> tuple[ControllerState, Change | None]:
-    """Patch the target only when it pays, and nothing is in the balance: fresh data, a clear difference, and enough
-    time since the last change of either kind."""
-    before, after = state.target, able.requests_per_replica
-    recent = any(
-        since is not None and now_s < since + apart_s
-        for since, apart_s in ((state.target_changed_s, TARGET_DWELL_S), (state.schedule_changed_s, APART_S))
+    """Patch the target when it pays: fresh data, a clear difference, and time since the last change of either kind.
+
+    A target must fall at once when the present load is over it: replicas take minutes, and requests miss their
+    objective meanwhile.
+    """
+    if (
+        able.limited_by == UNKNOWN.limited_by
+        or isinstance(window, Missing)
+        or config.frozen
+        or config.mode == "Observe"
+    ):
+        return state, None
+    before = state.target
+    after = min(able.requests_per_replica, max(before + 1, int(before * MAX_RISE)))
+    if abs(after - before) < TARGET_DEAD_BAND * before:
+        return state, None
+    urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)
+    waits = (
+        ((state.target_changed_s, URGENT_DWELL_S),)
+        if urgent
+        else ((state.target_changed_s, TARGET_DWELL_S), (state.schedule_changed_s, APART_S))
     )
-    small = abs(after - before) < TARGET_DEAD_BAND * before
-    unknown = able.limited_by == UNKNOWN.limited_by or isinstance(window, Missing)
-    frozen = config.frozen or config.mode == "Observe"
-    if unknown or small or recent or frozen or state.trial is not None:
+    recent = any(since is not None and now_s < since + apart_s for since, apart_s in waits)
+    if recent or (state.trial is not None and not urgent):
         return state, None
     moved = replace(state, target=after, target_changed_s=now_s)
     return moved, Change(now_s, "Target", str(before), str(after), f"{able.limited_by}: {able.reason}")

@@ -141,7 +141,7 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     gain = objective.gain(facts.outlook, present, best)
     if gain[min(batch, len(gain)) - 1] < DEAD_BAND:
         # Little to gain where the service runs; name the place where the change matters most.
-        batch = int(gain.argmax()) + 1
+        _, batch = objective.best_band(gain)
     old, new = present.at(batch), best.at(batch)
     return proposal.to(best, f"at batch {batch} K {old}→{new}: {_compare(facts, old, new, batch)}")
 
@@ -208,13 +208,12 @@ def dead_band(proposal: Proposal, facts: Facts) -> Proposal:
     if proposal.settled or proposal.schedule == state.schedule:
         return proposal
     gain = objective.gain(facts.outlook, state.schedule, proposal.schedule)
-    here, anywhere = _weighted(gain, facts.seen), float(gain.max())
+    here = _weighted(gain, facts.seen)
+    anywhere, batch = objective.best_band(gain)
     if here >= DEAD_BAND:
         return proposal.say(f"predicted gain {here:.0%} at the present load")
     if anywhere >= DEAD_BAND_ELSEWHERE and here >= -DEAD_BAND / 2:
-        return proposal.say(
-            f"predicted gain {anywhere:.0%} at batch {int(gain.argmax()) + 1}, ready for when load gets there"
-        )
+        return proposal.say(f"predicted gain {anywhere:.0%} from batch {batch} on, ready for when load gets there")
     return proposal.hold(
         state.schedule, "DeadBand", f"no schedule is predicted to gain more than {DEAD_BAND:.0%} at this load"
     )

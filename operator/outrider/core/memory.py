@@ -47,7 +47,7 @@ def to_document(state: ControllerState) -> dict[str, Any]:
         "bars": [asdict(bar) for bar in state.bars],
         "target": state.target,
         "targetChanged": state.target_changed_s,
-        "tpotFactor": None if state.tpot_factor is None else round(state.tpot_factor, 4),
+        "interference": None if state.interference_s is None else round(state.interference_s, 6),
         "history": [asdict(change) for change in state.history],
     }
 
@@ -85,7 +85,7 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         bars=tuple(Bar(**bar) for bar in document["bars"]),
         target=max(1, int(document["target"])),
         target_changed_s=_optional(document["targetChanged"]),
-        tpot_factor=_optional(document["tpotFactor"]),
+        interference_s=_optional(document["interference"]),
         history=tuple(Change(**change) for change in document["history"])[:HISTORY],
     )
 

@@ -97,6 +97,22 @@ def gain(predicted: Yield, current: Schedule, proposed: Schedule) -> Floats:
     return np.asarray(predicted.under(current) / predicted.under(proposed) - 1.0)
 
 
+def best_band(gains: Floats) -> tuple[float, int]:
+    """The best mean gain over a band of batch sizes as wide as the narrowest row, and where that band begins.
+
+    A gain at a few sizes only, such as the last ones that miss the captured graphs, is worth no change.
+    """
+    sums = np.concatenate([[0.0], np.cumsum(gains)])
+    starts = [start for start in range(1, len(gains) + 1) if start * MIN_ROW <= len(gains) + 1] or [1]
+    means = [_mean(sums, start, min(len(gains), max(start, int(start * MIN_ROW)))) for start in starts]
+    best = int(np.argmax(means))
+    return means[best], starts[best]
+
+
+def _mean(sums: Floats, first: int, last: int) -> float:
+    return float(sums[last] - sums[first - 1]) / (last - first + 1)
+
+
 def _widen(predicted: Yield, lookup: list[int]) -> Schedule:
     """Give every row that is too narrow to the neighbour that loses less by it, narrowest first."""
     rows = list(schedules.from_lookup(lookup).rows)

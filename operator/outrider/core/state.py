@@ -96,8 +96,9 @@ class ControllerState:
     target: int = DEFAULT_REQUESTS_PER_REPLICA
     """Requests in flight per replica, as KEDA's trigger has it."""
     target_changed_s: float | None = None
-    tpot_factor: float | None = None
-    """Measured TPOT, at the percentile of the objective, over the predicted one; None until measured."""
+    interference_s: float | None = None
+    """Seconds a token that each request in flight adds to decoding, at the percentile of the objective; None until
+    measured."""
     history: tuple[Change, ...] = ()
     """Newest first, at most `HISTORY`."""
 

@@ -102,9 +102,30 @@ def test_the_target_waits_for_the_schedule_and_then_for_itself() -> None:
     assert run(state, observation(since=35, until=50), 50.0, mode="Fixed").state.target == state.target
     moved = run(state, observation(since=50, until=65), 65.0, mode="Fixed")
     assert [change.kind for change in moved.changes] == ["Target"]
-    slower = observation(since=120, until=135, tpot_s=0.011)
-    assert run(moved.state, slower, 135.0, mode="Fixed").state.target == moved.state.target
-    assert run(moved.state, slower, 190.0, mode="Fixed").state.target < moved.state.target
+    assert run(moved.state, observation(since=120, until=135), 135.0, mode="Fixed").state.target == moved.state.target
+    assert run(moved.state, observation(since=175, until=190), 190.0, mode="Fixed").state.target > moved.state.target
+
+
+def test_a_target_rises_by_half_at_a_time() -> None:
+    outcome = run(learnt(schedule_changed_s=-600.0), observation(), mode="Fixed")
+    assert outcome.capacity.requests_per_replica > 100
+    assert outcome.state.target == 48
+
+
+@pytest.mark.parametrize(
+    ("batch", "changes", "moves"),
+    [
+        pytest.param(60, {}, True, id="the load is over it: at once, whatever changed a moment ago"),
+        pytest.param(60, {"target_changed_s": -10.0}, False, id="but not twice within half a minute"),
+        pytest.param(4, {}, False, id="the load is under it: no hurry"),
+    ],
+)
+def test_a_target_that_must_fall_does_not_wait(batch: float, changes: dict[str, Any], moves: bool) -> None:
+    times = {"target_changed_s": -45.0, "schedule_changed_s": -1.0, **changes}
+    state = learnt(target=100, interference_s=0.0004, **times)
+    outcome = run(state, observation(batch=batch, tpot_s=0.03), mode="Fixed")
+    assert outcome.capacity.requests_per_replica < 30
+    assert (outcome.state.target < 100) is moves
 
 
 def test_the_kv_cache_limits_the_target_where_requests_are_long() -> None:
@@ -125,9 +146,9 @@ def test_measured_tpot_over_predicted_lowers_what_a_replica_may_carry() -> None:
 
 
 def test_few_finished_requests_say_nothing_of_tpot() -> None:
-    before = learnt(tpot_factor=1.5)
+    before = learnt(interference_s=0.001)
     thin = replace(observation(), tpot=Histogram(3.0, 0.9, ((0.3, 3.0), (float("inf"), 3.0))))
-    assert run(before, thin).state.tpot_factor == 1.5
+    assert run(before, thin).state.interference_s == 0.001
 
 
 def test_acceptance_that_jumps_freezes_the_target_until_it_is_known() -> None:

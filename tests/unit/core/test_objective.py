@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.objective import MARGIN, MIN_ROW, Yield, best_schedule, gain
+from outrider.core.objective import MARGIN, MIN_ROW, Yield, best_band, best_schedule, gain
 from outrider.core.schedule import constant, from_lookup, parse_text
 
 from .builders import yields
@@ -80,3 +80,17 @@ def test_the_result_covers_all_batch_sizes_in_rows_that_are_wide_enough(
     assert found.max_batch_size == 32
     wide = all((row.last + 1) / row.first >= MIN_ROW for row in found.rows)
     assert found == present or len(found.rows) == 1 or wide
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        pytest.param([0.0] * 99 + [0.5] * 35, (0.5, 100), id="a whole band"),
+        pytest.param([0.0] * 252 + [0.5] * 4, (4 * 0.5 / 67, 190), id="the last four sizes of all hardly count"),
+        pytest.param([0.3], (0.3, 1), id="an engine of one request"),
+    ],
+)
+def test_a_gain_counts_over_a_band_of_batch_sizes(gains: list[float], expected: tuple[float, int]) -> None:
+    value, batch = best_band(np.array(gains))
+    assert value == pytest.approx(expected[0], rel=0.1)
+    assert batch == expected[1]
