@@ -171,6 +171,7 @@ def _learn(state: ControllerState, increment: Observation | Missing) -> tuple[Co
         latency=latency.update(state.latency, increment.cells, elapsed_s),
         learned_until_s=increment.until_s,
         drafts_seen_s=increment.until_s if many else state.drafts_seen_s,
+        jumped_s=increment.until_s if jumped else state.jumped_s,
     ), jumped
 
 
@@ -223,10 +224,15 @@ def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> 
 def _interference_s(
     config: ControllerConfig, state: ControllerState, window: Observation, predicted: Yield
 ) -> float | None:
-    """Follow the measured interference, in windows that lie under one schedule and hold enough finished requests."""
+    """Follow the measured interference, in windows under one schedule that hold enough finished requests.
+
+    Right after a jump of acceptance the requests that finish have lived under both regimes: they tell nothing of either.
+    """
     measured_s, in_flight = window.tpot.quantile(config.percentile), window.running / len(window.engines)
     changed_s = state.schedule_changed_s
-    moved = changed_s is not None and changed_s > window.since_s
+    moved = (changed_s is not None and changed_s > window.since_s) or (
+        state.jumped_s is not None and state.jumped_s > window.since_s - window.seconds
+    )
     if measured_s is None or window.tpot.count < MIN_REQUESTS or moved or in_flight < 1:
         return state.interference_s
     decode_s = predicted.at(state.schedule, in_flight)

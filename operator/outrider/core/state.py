@@ -88,6 +88,8 @@ class ControllerState:
     """End of the last window that the estimates contain."""
     drafts_seen_s: float | None = None
     """When drafts were last seen in number: without drafts acceptance is unknown, not zero."""
+    jumped_s: float | None = None
+    """When acceptance last changed abruptly."""
     schedule_changed_s: float | None = None
     trial: Trial | None = None
     probing: bool = False

@@ -27,6 +27,7 @@ def full_state() -> ControllerState:
         latency=LatencyState({(32, 3): Cell(400.0, 4.4, 12_000.0), (64, 1): Cell(20.0, 0.2, 900.0)}),
         learned_until_s=1_000.5,
         drafts_seen_s=1_000.5,
+        jumped_s=850.0,
         schedule_changed_s=900.0,
         trial=Trial(parse_text("1-256:3"), 900.0, 91.5, 0.0109, 31.0, 4_000.0, good=1),
         probing=True,
