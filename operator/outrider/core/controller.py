@@ -226,7 +226,8 @@ def _interference_s(
 ) -> float | None:
     """Follow the measured interference, in windows under one schedule that hold enough finished requests.
 
-    Right after a jump of acceptance the requests that finish have lived under both regimes: they tell nothing of either.
+    Right after a jump of acceptance the requests that finish have lived under both regimes: they tell nothing of
+    either.
     """
     measured_s, in_flight = window.tpot.quantile(config.percentile), window.running / len(window.engines)
     changed_s = state.schedule_changed_s
