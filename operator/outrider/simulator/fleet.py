@@ -1,0 +1,259 @@
+"""A service on several engines in virtual time: router, scrapes, controller, autoscaler, pods that start and drain.
+
+One loop over moments: arrivals and the periods of scrapes, control and autoscaling. Engines only run when someone
+looks, so that a replay costs what its steps cost. A fixed-K arm is a replay without a controller.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from outrider.core import engine_metrics as names
+from outrider.core.schedule import Schedule
+from outrider.core.series import Series
+from outrider.simulator.autoscaler import Autoscaler, AutoscalerConfig
+from outrider.simulator.profile import Profile
+from outrider.simulator.replica import Replica
+from outrider.simulator.request import Request, RequestRecord
+from outrider.simulator.results import FleetResult, FleetSample
+from outrider.simulator.settings import EngineSettings
+from outrider.simulator.store import MetricsStore
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a controller wants changed; None leaves it."""
+
+    schedule: Schedule | None = None
+    in_flight_target: int | None = None
+
+
+class Controller(Protocol):
+    """Whoever steers the service: ours, or a baseline."""
+
+    def control(self, now_s: float, series: Sequence[Series], replicas: int) -> Commands:
+        """One control pass over the last window's samples of the ``replicas`` ready engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetConfig:
+    """A service and its surroundings. Times are seconds."""
+
+    settings: EngineSettings
+    profile: Profile
+    replicas: int = 1
+    """At the start, all of them ready."""
+    autoscaler: AutoscalerConfig | None = None
+    """None keeps the number of replicas."""
+    scrape_s: float = 5.0
+    control_s: float = 15.0
+    window_s: float = 120.0
+    """Samples that a control pass sees."""
+    pod_start_s: float = 60.0
+    """From a pod's creation to its readiness: warm caches."""
+    drain_s: float = 75.0
+    """Longest time that a pod goes on after its removal; then what is left is aborted."""
+    tail_s: float = 120.0
+    """Longest time after the end in which requests may still finish."""
+    seed: int = 0
+    namespace: str = "ml"
+    service: str = "chat"
+
+
+@dataclass(slots=True)
+class Fleet:
+    """One replay; use it once."""
+
+    config: FleetConfig
+    controller: Controller | None = None
+    store: MetricsStore = field(init=False)
+    _replicas: list[Replica] = field(default_factory=list)
+    _records: list[RequestRecord] = field(default_factory=list)
+    _timeline: list[FleetSample] = field(default_factory=list)
+    _unrouted: list[Request] = field(default_factory=list)
+    _scaler: Autoscaler | None = field(default=None)
+    _generation: int = 0
+    _schedule: Schedule | None = None
+    _created: int = 0
+    _replica_seconds: float = 0.0
+    _tokens_of_gone: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = MetricsStore(retention_s=self.config.window_s + self.config.scrape_s)
+        if self.config.autoscaler is not None:
+            self._scaler = Autoscaler(self.config.autoscaler)
+        for _ in range(self.config.replicas):
+            self._add_replica(0.0, ready_s=0.0)
+
+    def run(self, requests: Iterable[Request], duration_s: float) -> FleetResult:
+        """Replay requests that arrive within ``duration_s``; then let the rest finish."""
+        arrived = tokens = 0
+        replica_seconds: float | None = None
+        for now_s, what, request in self._moments(requests, duration_s):
+            if now_s >= duration_s and replica_seconds is None:
+                tokens, replica_seconds = self._tokens(duration_s), self._held(duration_s)
+            self._attend(now_s)
+            if what == _ARRIVAL:
+                assert request is not None
+                arrived += 1
+                self._unrouted.append(request)
+                self._route(now_s)
+            elif what == _SCRAPE:
+                self._scrape(now_s)
+            elif what == _SCALE:
+                self._scale(now_s)
+            else:
+                self._control(now_s)
+            if now_s > duration_s and not self._busy(now_s):
+                break
+        if replica_seconds is None:
+            tokens, replica_seconds = self._tokens(duration_s), self._held(duration_s)
+        return FleetResult(duration_s, self._records, arrived, tokens, replica_seconds, self._timeline)
+
+    def _moments(self, requests: Iterable[Request], duration_s: float) -> Iterator[tuple[float, int, Request | None]]:
+        config, end_s = self.config, duration_s + self.config.tail_s
+        periods = [_every(_SCRAPE, config.scrape_s, end_s), _every(_CONTROL, config.control_s, end_s)]
+        if config.autoscaler is not None:
+            periods.append(_every(_SCALE, config.autoscaler.sync_s, end_s))
+        arrivals = ((request.arrival_s, _ARRIVAL, request) for request in requests if request.arrival_s < duration_s)
+        return heapq.merge(arrivals, *periods, key=lambda moment: moment[:2])
+
+    # Pods.
+
+    def _attend(self, now_s: float) -> None:
+        """Pods that have become ready take the present schedule; pods that have drained go."""
+        became_ready = False
+        for replica in list(self._replicas):
+            if replica.starting and now_s >= replica.ready_s:
+                replica.starting, became_ready = False, True
+                self._deliver(replica, replica.ready_s)
+            if replica.leaves_s is None:
+                continue
+            replica.engine.advance(now_s)
+            if replica.in_flight == 0 or now_s >= replica.leaves_s:
+                replica.abort_all(now_s)
+                self._remove(replica, now_s)
+        if became_ready and self._unrouted:
+            self._route(now_s)
+
+    def _add_replica(self, now_s: float, ready_s: float) -> None:
+        number, self._created = self._created, self._created + 1
+        config = self.config
+        replica = Replica.create(
+            config.settings, config.profile, f"{config.service}-{number}", config.namespace, config.service,
+            seed=config.seed * 1000 + number, now_s=now_s, ready_s=ready_s,
+        )  # fmt: skip
+        replica.engine.on_finish = self._records.append
+        self._replicas.append(replica)
+
+    def _remove(self, replica: Replica, now_s: float) -> None:
+        self._replicas.remove(replica)
+        self._replica_seconds += now_s - replica.created_s
+        self._tokens_of_gone += replica.engine.counters.generation_tokens
+
+    def _scale(self, now_s: float) -> None:
+        """The autoscaler's turn: the newest pods go first, those that are not ready before all others."""
+        assert self._scaler is not None
+        staying = [replica for replica in self._replicas if replica.leaves_s is None]
+        since_s, pods = now_s - 4 * self.config.scrape_s, [replica.uid for replica in self._replicas]
+        running = self.store.total(names.NUM_REQUESTS_RUNNING, pods, since_s)
+        waiting = self.store.total(names.NUM_REQUESTS_WAITING, pods, since_s)
+        total = None if running is None else running + (waiting or 0.0)
+        wanted = self._scaler.desired(now_s, total, len(staying))
+        for _ in range(wanted - len(staying)):
+            self._add_replica(now_s, now_s + self.config.pod_start_s)
+        going = sorted(staying, key=lambda replica: (not replica.starting, -replica.created_s, replica.name))
+        for replica in going[: max(0, len(staying) - wanted)]:
+            replica.leaves_s = now_s + self.config.drain_s
+
+    # Requests and metrics.
+
+    def _ready(self) -> list[Replica]:
+        return [replica for replica in self._replicas if replica.serving]
+
+    def _route(self, now_s: float) -> None:
+        """Every request to the ready replica with the fewest in flight; without one it waits at the router."""
+        ready = self._ready()
+        if not ready:
+            return
+        for replica in ready:
+            replica.engine.advance(now_s)
+        for request in self._unrouted:
+            min(ready, key=lambda replica: replica.in_flight).engine.submit(request, now_s)
+        self._unrouted.clear()
+
+    def _scrape(self, now_s: float) -> None:
+        for replica in self._replicas:
+            if not replica.starting:
+                replica.engine.advance(now_s)
+                replica.admin.expire(now_s)
+                self.store.scrape(replica.exposition, replica.labels, now_s)
+        ready = self._ready()
+        k = [replica.engine.schedule.at(replica.engine.num_running) for replica in ready]
+        self._timeline.append(
+            FleetSample(
+                time_s=now_s,
+                replicas=sum(replica.leaves_s is None for replica in self._replicas),
+                ready=len(ready),
+                running=sum(replica.engine.num_running for replica in self._replicas),
+                waiting=sum(replica.engine.num_waiting for replica in self._replicas) + len(self._unrouted),
+                num_speculative_tokens=sum(k) / len(k) if k else 0.0,
+                schedule=str(ready[0].engine.schedule) if ready else "",
+                in_flight_target=None if self._scaler is None else self._scaler.target,
+            )
+        )
+
+    # Control.
+
+    def _control(self, now_s: float) -> None:
+        if self.controller is None:
+            return
+        ready = {replica.name for replica in self._ready()}
+        window = self.store.window(now_s - self.config.window_s, now_s)
+        series = [one for one in window if one.labels["pod"] in ready]
+        commands = self.controller.control(now_s, series, len(ready))
+        if commands.schedule is not None and commands.schedule != self._schedule:
+            self._generation, self._schedule = self._generation + 1, commands.schedule
+        if commands.in_flight_target is not None and self._scaler is not None:
+            self._scaler.target = float(commands.in_flight_target)
+        for replica in self._ready():
+            self._deliver(replica, now_s)
+
+    def _deliver(self, replica: Replica, now_s: float) -> None:
+        """Put the present schedule, or renew its lease."""
+        if self._schedule is None:
+            return
+        replica.engine.advance(now_s)
+        document = {"generation": self._generation, "schedule": self._schedule.as_lists()}
+        reply = replica.admin.put(document, now_s)
+        if reply.status != 200:
+            raise ValueError(f"{replica.name} refused the controller's schedule: {reply.body}")
+
+    # Sums.
+
+    def _busy(self, now_s: float) -> bool:
+        for replica in self._replicas:
+            replica.engine.advance(now_s)
+        return bool(self._unrouted) or any(replica.in_flight for replica in self._replicas)
+
+    def _tokens(self, now_s: float) -> int:
+        for replica in self._replicas:
+            replica.engine.advance(now_s)
+        return self._tokens_of_gone + sum(replica.engine.counters.generation_tokens for replica in self._replicas)
+
+    def _held(self, now_s: float) -> float:
+        return self._replica_seconds + sum(now_s - replica.created_s for replica in self._replicas)
+
+
+# What happens first at one moment: the scrape sees the arrivals before it, control and scaling see the scrape.
+_ARRIVAL, _SCRAPE, _CONTROL, _SCALE = range(4)
+
+
+def _every(what: int, period_s: float, until_s: float) -> Iterator[tuple[float, int, None]]:
+    count = 1
+    while count * period_s <= until_s:
+        yield count * period_s, what, None
+        count += 1

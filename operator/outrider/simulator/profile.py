@@ -1,0 +1,206 @@
+"""Step times of an engine, interpolated between measured rows.
+
+Measured: step time by batch and K with an EAGLE drafter, in a CUDA graph and past the captured sizes; the same without
+a drafter, at two context lengths; the prefill time of one prompt. Between rows all is linear. Everything else is an
+assumption, listed here:
+
+- a cached token costs what it costs without a drafter (the drafter's own layer of cache is left out);
+- past the largest graph, batches below the first measured row take that row's time: launching kernels bounds them;
+- K = 0 and 1 were not measured past the captured sizes: they take the time of K = 2 there;
+- past the last row of a K, the line through its last three rows goes on, in a graph never above the time without one;
+- K above 6: the difference between K = 5 and 6 once more for each token;
+- a step with prefill takes the prefill time of all its tokens plus its drafting passes, or the decode time if longer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+DEFAULT_PROFILE = "h100-llama8b-eagle"
+SHORT_PROMPT = 512  # tokens: the rows with longer prompts only serve to measure what context costs
+TAIL_ROWS = 3  # rows behind the line that leaves the measured range: one row alone can be off by some 10 %
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds a step by batch size at one K, the cost of context taken out."""
+
+    batches: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def at(self, batches: Floats, *, flat_start: bool = False) -> Floats:
+        """Linear between rows and along the trend beyond; with ``flat_start`` no less than the first row's time."""
+        inside = np.interp(batches, self.batches, self.seconds)
+        past = inside + self._slope(slice(-TAIL_ROWS, None)) * np.maximum(batches - self.batches[-1], 0.0)
+        if flat_start:
+            return past
+        return past + self._slope(slice(0, 2)) * np.minimum(batches - self.batches[0], 0.0)
+
+    @property
+    def last_batch(self) -> float:
+        """The largest measured batch."""
+        return self.batches[-1]
+
+    def _slope(self, part: slice) -> float:
+        x, y = np.array(self.batches[part]), np.array(self.seconds[part])
+        if len(x) < 2:
+            return 0.0
+        x = x - x.mean()
+        return max(0.0, float(x @ y / (x @ x)))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one model, drafter and card did when measured. Times are seconds."""
+
+    name: str
+    acceptance: tuple[float, ...]
+    """Unconditional acceptance by position of the measured run, the default of requests that bring none."""
+    in_graph: Mapping[int, Curve]
+    """With the drafter, by K, steps that fit a CUDA graph."""
+    beyond_graph: Mapping[int, Curve]
+    """With the drafter, by K, steps larger than the largest graph."""
+    no_drafter: Curve
+    prefill_tokens: tuple[float, ...]
+    prefill_seconds: tuple[float, ...]
+    context_s: float
+    """Seconds that one cached token of one request adds to a step."""
+    dilation: float = 1.0
+    """How many times slower than the measured card."""
+
+    @property
+    def max_measured_k(self) -> int:
+        """The largest K with rows of its own."""
+        return max(self.in_graph)
+
+    @property
+    def draft_pass_s(self) -> float:
+        """One drafting pass: what a K more costs at batch 1, where verifying one token more costs nothing."""
+        one = np.array([1.0])
+        last = self.max_measured_k
+        return float(self.in_graph[last].at(one)[0] - self.in_graph[1].at(one)[0]) / (last - 1)
+
+    def step_time_s(self, batch: float, k: float, capture_size: int, context: float, *, drafter: bool = True) -> float:
+        """Seconds of a decode step of ``batch`` requests that verify K drafts and draft K more.
+
+        ``capture_size`` is the largest CUDA graph in tokens; ``context`` the mean number of cached tokens a request.
+        """
+        at = np.array([float(batch)])
+        if not drafter:
+            base = self.no_drafter.at(at)
+        else:
+            inside = batch * (k + 1) <= capture_size
+            low = int(k)
+            base = self._base(low, at, inside)
+            if k > low:
+                base = base + (k - low) * (self._base(low + 1, at, inside) - base)
+        return float(base[0]) + self.context_s * batch * context
+
+    def base_times_s(self, k: int, max_batch: int, capture_size: int, *, drafter: bool = True) -> list[float]:
+        """`step_time_s` without context for batches 0, 1, …, ``max_batch`` (0: no decoding request, no time)."""
+        batches = np.arange(1.0, max_batch + 1)
+        if not drafter:
+            return [0.0, *self.no_drafter.at(batches).tolist()]
+        inside = batches * (k + 1) <= capture_size
+        return [0.0, *np.where(inside, self._base(k, batches, True), self._base(k, batches, False)).tolist()]
+
+    def prefill_time_s(self, tokens: float) -> float:
+        """Seconds of a step with this many prompt tokens; past the longest measured prompt the last rate goes on."""
+        seconds = float(np.interp(tokens, self.prefill_tokens, self.prefill_seconds))
+        (x0, x1), (y0, y1) = self.prefill_tokens[-2:], self.prefill_seconds[-2:]
+        return seconds + max(0.0, tokens - x1) * (y1 - y0) / (x1 - x0)
+
+    def slowed(self, factor: float) -> Profile:
+        """The same card, so many times slower: every time multiplied."""
+        return Profile(
+            name=self.name,
+            acceptance=self.acceptance,
+            in_graph={k: _slowed(curve, factor) for k, curve in self.in_graph.items()},
+            beyond_graph={k: _slowed(curve, factor) for k, curve in self.beyond_graph.items()},
+            no_drafter=_slowed(self.no_drafter, factor),
+            prefill_tokens=self.prefill_tokens,
+            prefill_seconds=tuple(seconds * factor for seconds in self.prefill_seconds),
+            context_s=self.context_s * factor,
+            dilation=self.dilation * factor,
+        )
+
+    def _base(self, k: int, batches: Floats, inside: bool) -> Floats:
+        top = self.max_measured_k
+        if k > top:
+            last = self._base(top, batches, inside)
+            base = np.asarray(last + (k - top) * np.maximum(last - self._base(top - 1, batches, inside), 0.0))
+            return np.minimum(base, self._base(k, batches, False)) if inside else base
+        in_graph, smallest = self.in_graph[k].at(batches), min(self.beyond_graph)
+        beyond = self.beyond_graph[max(k, smallest)].at(batches, flat_start=True)
+        if not inside:
+            return beyond if k >= smallest else np.maximum(in_graph, beyond)
+        return np.where(batches > self.in_graph[k].last_batch, np.minimum(in_graph, beyond), in_graph)
+
+
+def load_profile(name: str = DEFAULT_PROFILE) -> Profile:
+    """A profile shipped with the package, by name."""
+    return parse_profile(name, json.loads((files(__package__) / "data" / f"{name}.json").read_text()))
+
+
+def read_profile(path: Path) -> Profile:
+    """A profile from a file of the same form."""
+    return parse_profile(path.stem, json.loads(path.read_text()))
+
+
+def parse_profile(name: str, document: Mapping[str, Any]) -> Profile:
+    """Sort the rows of a profile document into curves."""
+    context_s = _context_cost(document["no_drafter"])
+    short = [row for row in document["no_drafter"] if row["prompt"] == SHORT_PROMPT]
+    return Profile(
+        name=name,
+        acceptance=tuple(document["acceptance"]),
+        in_graph=_curves((row for row in document["rows"] if not row["beyond_capture"]), context_s),
+        beyond_graph=_curves((row for row in document["rows"] if row["beyond_capture"]), context_s),
+        no_drafter=_curves(short, context_s)[0],
+        prefill_tokens=tuple(float(row["tokens"]) for row in document["prefill"]),
+        prefill_seconds=tuple(row["ttft_ms"] / 1e3 for row in document["prefill"]),
+        context_s=context_s,
+    )
+
+
+def row_time_s(row: Mapping[str, Any]) -> float:
+    """The mean step of a row; of a noisy one what its throughput implies.
+
+    The mean and not the median: simulated steps add up to tokens per second, and a median hides the slow ones.
+    """
+    return float(row["step_time_ms_from_throughput"] if row["noisy"] else row["step_time_ms_mean"]) / 1e3
+
+
+def _curves(rows: Iterable[Mapping[str, Any]], context_s: float) -> dict[int, Curve]:
+    points: dict[int, list[tuple[float, float]]] = {}
+    for row in rows:
+        seconds = row_time_s(row) - context_s * row["batch"] * row["context"]
+        points.setdefault(row["speculative_tokens"], []).append((row["batch"], seconds))
+    return {k: Curve(*zip(*sorted(found), strict=True)) for k, found in points.items()}
+
+
+def _context_cost(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Least squares through the origin over batches measured at two context lengths."""
+    shortest = {row["batch"]: row for row in rows if row["prompt"] == SHORT_PROMPT}
+    cached, seconds = [], []
+    for row in rows:
+        if row["prompt"] > SHORT_PROMPT:
+            other = shortest[row["batch"]]
+            cached.append(row["batch"] * (row["context"] - other["context"]))
+            seconds.append(row_time_s(row) - row_time_s(other))
+    x, y = np.array(cached), np.array(seconds)
+    return float(x @ y / (x @ x))
+
+
+def _slowed(curve: Curve, factor: float) -> Curve:
+    return Curve(curve.batches, tuple(seconds * factor for seconds in curve.seconds))
