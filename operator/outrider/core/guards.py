@@ -139,11 +139,13 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
         return proposal.say(f"{best} already yields most")
     batch = facts.seen.median_batch
     gain = objective.gain(facts.outlook, present, best)
+    where = f"batch {batch}"
     if gain[min(batch, len(gain)) - 1] < DEAD_BAND:
         # Little to gain where the service runs; name the place where the change matters most.
-        _, batch = objective.best_band(gain)
+        now, (_, batch) = batch, objective.best_band(gain)
+        where = f"batch {batch} ({now} at present)"
     old, new = present.at(batch), best.at(batch)
-    return proposal.to(best, f"at batch {batch} K {old}→{new}: {_compare(facts, old, new, batch)}")
+    return proposal.to(best, f"at {where} K {old}→{new}: {_compare(facts, old, new, batch)}")
 
 
 def barred(proposal: Proposal, facts: Facts) -> Proposal:
