@@ -7,8 +7,7 @@ The answer is the target of KEDA's in-flight trigger. The time per output token 
 decoding, and what the prefill of the others adds: while a request lives, as many arrive as are in flight, and each of
 them holds every step up for its own prompt. At a percentile ``i`` holds the spread between requests too. It is
 measured, as the difference between what finished requests saw and the decode steps of the same window; on the simulator
-it stays within 20 % from 8 to 120 requests in flight.
- Falling acceptance raises the predicted time per output token, so
+it stays within 20 % from 8 to 120 requests in flight. Falling acceptance raises the predicted time per output token, so
 it can only lower the target: replicas rise before the objective breaks, and never fall because drafts got worse.
 """
 

@@ -59,6 +59,9 @@ URGENT_DWELL_S = 30.0
 """Between two urgent patches: two passes, so that the second has seen something of the first."""
 MAX_RISE = 1.5
 """A rise gives replicas up on a prediction about batches that nobody has run: half as much again at a time."""
+REACH = 2.0
+"""A rise ends at so many times the largest batch measured: without it a service that never ran more than 3 requests
+at once was trusted with 108."""
 MIN_REQUESTS = 20.0
 """Finished requests that a window needs before its TPOT percentile says anything."""
 INTERFERENCE_GAIN = 0.3
@@ -252,10 +255,15 @@ def _capacity(
         predicted.under(state.schedule),
         tpot_objective_s=config.tpot_objective_s,
         interference_s=state.interference_s or 0.0,
-        measured_batch=max(cell.mean_batch for cell in state.latency.cells.values()),
+        measured_batch=_largest_batch(state),
         kv_cache_tokens=min(kv_tokens) if kv_tokens else None,
         tokens_per_request=_tokens_per_request(window),
     )
+
+
+def _largest_batch(state: ControllerState) -> float:
+    """The largest mean batch with measured step times; 0 before any was measured."""
+    return max((cell.mean_batch for cell in state.latency.cells.values()), default=0.0)
 
 
 def _tokens_per_request(window: Observation) -> float | None:
@@ -280,7 +288,8 @@ def _move_target(
     ):
         return state, None
     before = state.target
-    after = min(able.requests_per_replica, max(before + 1, int(before * MAX_RISE)))
+    reach = max(before, int(REACH * _largest_batch(state)))
+    after = min(able.requests_per_replica, reach, max(before + 1, int(before * MAX_RISE)))
     if abs(after - before) < TARGET_DEAD_BAND * before:
         return state, None
     urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)

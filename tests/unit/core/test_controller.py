@@ -112,6 +112,20 @@ def test_a_target_rises_by_half_at_a_time() -> None:
     assert outcome.state.target == 48
 
 
+def test_a_rise_ends_at_twice_the_largest_batch_that_was_measured() -> None:
+    small = observation(since=-15.0, until=0.0, batch=20.0)
+    state = run(initial_state(config()), small, 0.0, mode="Observe").state
+    outcome = run(state, observation(batch=20.0), mode="Fixed")
+    assert outcome.capacity.requests_per_replica > 48
+    assert (state.target, outcome.state.target) == (32, 40)
+
+
+def test_a_target_over_what_was_measured_stays() -> None:
+    small = observation(since=-15.0, until=0.0, batch=4.0)
+    state = run(initial_state(config()), small, 0.0, mode="Observe").state
+    assert run(state, observation(batch=4.0), mode="Fixed").state.target == 32
+
+
 @pytest.mark.parametrize(
     ("batch", "changes", "moves"),
     [
@@ -160,6 +174,12 @@ def test_acceptance_that_jumps_freezes_the_target_until_it_is_known() -> None:
         state, since = outcome.state, since + 15
         reasons.append(outcome.hold.reason if outcome.hold else "")
     assert reasons == ["AcceptanceUnclear", "AcceptanceJumped"]
+
+
+def test_a_change_for_other_batch_sizes_names_one_of_them_and_the_present_one() -> None:
+    outcome = run(learnt(), observation())
+    assert outcome.state.schedule.at(127) == 2
+    assert "at batch 127 (32 at present) K 3→2" in outcome.changes[0].reason
 
 
 def test_no_rise_while_requests_wait_and_the_objective_would_be_missed() -> None:
