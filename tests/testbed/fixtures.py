@@ -64,13 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "xdist_group(name): tests that pytest-xdist runs on one worker")
 
 
-@pytest.hookimpl(tryfirst=True)  # Before -m looks at the marks.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests on clusters, and put them into one xdist group."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # Before -m and pytest-xdist look at the marks.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark all tests on clusters, and keep those of a module together: they share a cluster and go on from each other."""
     for item in items:
         if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,8 +16,6 @@ from tests.testbed.cluster import Cluster
 from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, refused
 from tests.unit.manifests.golden import manifests, resources
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
-
 BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget"}
 
 
