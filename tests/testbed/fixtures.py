@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # Before -m and pytest-xdist look at the marks.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Mark all tests on clusters, and keep those of a module together: they share a cluster and go on from each other."""
+    """Mark all tests on clusters, and keep those of a module together: they share a cluster and its history."""
     for item in items:
         if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
