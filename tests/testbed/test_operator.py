@@ -108,7 +108,7 @@ def test_a_drop_of_acceptance_changes_k_on_the_running_engines_and_the_target_in
         "hpa": view.get("hpa", "keda-hpa-chat")["metadata"]["uid"],
     }
     target = view.target()
-    with Load(outrider, "tuned", "chat", concurrency=32, acceptance=0.85) as load:
+    with Load(outrider, "tuned", "chat", concurrency=64, acceptance=0.85) as load:
         outrider.wait_until("first change", lambda: view.status()["tuning"]["generation"] > 1, 40)
         outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 3, 40)
         load.acceptance, dropped_s = 0.2, time.monotonic()
