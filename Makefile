@@ -33,7 +33,8 @@ demo: setup ## Run the main job on the local cluster and watch it live
 
 .PHONY: test
 test: check ## Check everything, then run the tests, those on the local cluster included
-	$(BIN)/pytest -m "not long" -n 2 --dist loadgroup --cov --cov-report=term $(TEST_ARGS)
+	@# By file: the tests of a module share a cluster. In the order of the folders: those on clusters take longest.
+	$(BIN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(TEST_ARGS)
 
 .PHONY: test-full
 test-full: test ## The tests, and the long suites that do not fit their time

@@ -1,7 +1,7 @@
 """Pytest fixtures: one API server and one whole cluster a test session, each started when a test first asks for it.
 
 A session so runs at most two clusters, and those that tests start with `start_cluster`. Under pytest-xdist every worker
-is a session of its own; ``--dist loadgroup`` keeps all tests on clusters on one worker.
+is a session of its own; ``--dist loadfile`` keeps the tests of a module on one, for they share a cluster.
 """
 
 from __future__ import annotations
@@ -61,17 +61,14 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 def pytest_configure(config: pytest.Config) -> None:
     """Know the marks that are set below."""
     config.addinivalue_line("markers", "cluster: needs the local cluster (built on first use)")
-    config.addinivalue_line("markers", "xdist_group(name): tests that pytest-xdist runs on one worker")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # Before -m and pytest-xdist look at the marks.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Mark all tests on clusters, and keep those of a module together: they share a cluster and its history."""
+@pytest.hookimpl(tryfirst=True)  # Before -m looks at the marks.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests on clusters."""
     for item in items:
         if _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,7 +29,7 @@ from tests.testbed.state import ClusterState, read_state
 
 TIMEOUT_S = 30.0
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_testbed")]  # Some start clusters of their own.
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
