@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ DRAFTED = "outrider_engine_draft_tokens_per_pos_total"
 STEPS = "outrider_engine_steps_total"
 MAX_K = 64
 NO_STEPS = "none"
+SERVICE_LABEL = "serving.outrider.dev/service"
 
 
 @dataclass(slots=True)
@@ -120,13 +121,20 @@ class ChangeRecorder:
     """Watches the decisions on record, and follows each to the engines."""
 
     def __init__(
-        self, api: ApiServer, engines: Engines, namespace: str, serving: Callable[[str], Sequence[Pod]], began_s: float
+        self,
+        api: ApiServer,
+        engines: Engines,
+        namespace: str,
+        names: Collection[str],
+        serving: Callable[[str], Sequence[Pod]],
+        began_s: float,
     ) -> None:
-        """``serving`` gives a service's ready pods; ``began_s`` is the monotonic start of the live part."""
+        """``names`` are the services to follow, whoever else may live in the namespace; ``serving`` gives a service's
+        ready pods; ``began_s`` is the monotonic start of the live part."""
         self.changes: list[ScheduleChange] = []
         self._api, self._engines = api, engines
-        self._serving, self._began_s = serving, began_s
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=serving.outrider.dev/service"
+        self._names, self._serving, self._began_s = frozenset(names), serving, began_s
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector={SERVICE_LABEL}"
         self._last: dict[str, tuple[int, Schedule]] = {}
         self._earlier: dict[tuple[str, str], Counters] = {}
 
@@ -135,7 +143,7 @@ class ChangeRecorder:
         documents = (await self._api.get(self._path))["items"]
         for key in ("schedule.json", "memory.json"):  # what is on record outranks what was mounted
             for document in documents:
-                if key in document.get("data", {}):
+                if self._ours(document, key):
                     service, generation, schedule = _parse(document, key)
                     self._last[service] = generation, schedule
 
@@ -162,16 +170,21 @@ class ChangeRecorder:
 
     def _read(self, document: Mapping[str, Any]) -> ScheduleChange | None:
         """A change, if this ConfigMap is a memory document with another schedule than the last one."""
-        if "memory.json" not in document.get("data", {}):
+        if not self._ours(document, "memory.json"):
             return None
         service, generation, schedule = _parse(document, "memory.json")
-        before_generation, before = self._last[service]
-        if generation <= before_generation:
+        known = self._last.get(service)
+        if known is None or generation <= known[0]:
             return None
+        before = known[1]
         self._last[service] = generation, schedule
         if schedule == before:
             return None
         return ScheduleChange(service, generation, before, schedule, time.monotonic() - self._began_s)
+
+    def _ours(self, document: Mapping[str, Any], key: str) -> bool:
+        """Whether it is a document of that name about a service that is followed."""
+        return key in document.get("data", {}) and document["metadata"]["labels"][SERVICE_LABEL] in self._names
 
     async def _follow(self, change: ScheduleChange) -> None:
         began_s = time.monotonic()
@@ -231,6 +244,6 @@ class ChangeRecorder:
 
 def _parse(document: Mapping[str, Any], key: str) -> tuple[str, int, Schedule]:
     """Service, generation and schedule of a ConfigMap's document."""
-    service = document["metadata"]["labels"]["serving.outrider.dev/service"]
+    service = document["metadata"]["labels"][SERVICE_LABEL]
     content = json.loads(document["data"][key])
     return service, content["generation"], parse_rows(content["schedule"], ceiling=MAX_K)

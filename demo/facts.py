@@ -11,6 +11,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from outrider.api.defaults import PERCENTILE
+
 Manifest = Mapping[str, Any]
 
 
@@ -61,6 +63,8 @@ class ServiceFacts:
     targets: list[tuple[float, int]] = field(default_factory=list)
     """The threshold of the ScaledObject's first trigger, each time that it moved."""
     generations: set[int] = field(default_factory=set)
+    uid: str = ""
+    """Of the resource; empty before the first look."""
     scaled_object_uids: set[str] = field(default_factory=set)
     hpa_uids: set[str] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
@@ -86,6 +90,12 @@ class ServiceFacts:
         """The TPOT objective of the resource."""
         milliseconds = self.spec.get("objectives", {}).get("tpotMilliseconds")
         return None if milliseconds is None else milliseconds / 1e3
+
+    @property
+    def percentile_asked(self) -> int:
+        """Share of requests, in percent, that the resource wants within its objectives."""
+        asked: int = self.spec.get("objectives", {}).get("percentile", PERCENTILE)
+        return asked
 
     def see_pods(self, pods: Sequence[Pod], now_s: float) -> None:
         """The pods of one look."""
@@ -114,6 +124,7 @@ class ServiceFacts:
     def see_resource(self, resource: Manifest, began_unix_s: float) -> None:
         """The SpeculativeInferenceService at one look; its status only gives the decisions their reasons."""
         self.generations.add(resource["metadata"]["generation"])
+        self.uid = resource["metadata"]["uid"]
         self.spec, self.status = resource["spec"], resource.get("status", {})
         known = {(one.time_s, one.kind, one.before) for one in self.decisions}
         for change in reversed(self.status.get("history", [])):
@@ -122,6 +133,13 @@ class ServiceFacts:
                 self.decisions.append(
                     Decision(time_s, self.name, change["kind"], change["from"], change["to"], change["reason"])
                 )
+
+    def deleted(self, resource: Manifest | None) -> bool:
+        """Whether a look at the resource, None where there is none, shows that the one seen before is gone or going;
+        another one of the same name is no substitute."""
+        if resource is None or "deletionTimestamp" in resource["metadata"]:
+            return True
+        return self.uid not in ("", resource["metadata"]["uid"])
 
     @property
     def target_patches(self) -> int:

@@ -32,6 +32,13 @@ class NoAnswer(Exception):
     """A neighbour did not answer, or not in the form expected."""
 
 
+class ServiceGone(Exception):
+    """Somebody deleted a service that the demo plays with."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"service {name} was deleted while the demo ran; it cannot go on without it. Start it again")
+
+
 class ApiServer:
     """Reads objects as the cluster's administrator."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from demo.changes import ChangeRecorder
 from demo.facts import Pod, ServiceFacts, read_pod
-from demo.neighbours import ApiServer, Engines, NoAnswer, Prometheus, gather_known
+from demo.neighbours import ApiServer, Engines, NoAnswer, Prometheus, ServiceGone, gather_known
 from outrider.core.schedule import Schedule, parse_rows
 
 LOOK_S = 1.0
@@ -123,7 +123,7 @@ class Observer:
         self.began_s, self.began_unix_s = time.monotonic(), time.time()
         self.facts = {name: ServiceFacts(name) for name in self.names}
         self.timeline = {name: [] for name in self.names}
-        self.recorder = ChangeRecorder(self.api, self.engines, self.namespace, self.serving, self.began_s)
+        self.recorder = ChangeRecorder(self.api, self.engines, self.namespace, self.names, self.serving, self.began_s)
         await self.recorder.prime()
         await self.look()
         await self.measure()
@@ -149,12 +149,19 @@ class Observer:
             tasks.create_task(self._every(SAMPLE_EVERY * MEASURE_S, self._sample))
 
     async def look(self) -> None:
-        """One look at all objects."""
+        """One look at all objects.
+
+        Raises:
+            ServiceGone: a service is not there any more.
+            NoAnswer: the API server or one of the other objects is not there.
+        """
         paths = [path.format(self.namespace) for path in (_PODS, *_KINDS.values())]
         pods, *lists = [answer["items"] for answer in await asyncio.gather(*map(self.api.get, paths))]
         now_s = self.now_s()
         deployments, resources, scaled, hpas = ({one["metadata"]["name"]: one for one in items} for items in lists)
         for name, facts in self.facts.items():
+            if facts.deleted(resources.get(name)):
+                raise ServiceGone(name)
             if not (name in deployments and name in resources and name in scaled and f"keda-hpa-{name}" in hpas):
                 raise NoAnswer(f"an object of service {name} is not there")
             mine = [pod for pod in pods if pod["metadata"]["labels"].get("serving.outrider.dev/service") == name]

@@ -43,6 +43,8 @@ async def play(cluster: Cluster, story: Scenario, screen: Screen) -> Played:
 
     Raises:
         NoAnswer: a neighbour was not there at the beginning or the end.
+        ServiceGone: somebody deleted one of the services.
+        ClusterError: a process of the cluster ended.
     """
     async with _observer(cluster) as observer:
         await observer.begin()
@@ -75,10 +77,19 @@ async def _until(seconds: float, observer: Observer, *tasks: asyncio.Task[Any]) 
     while (left_s := seconds - observer.now_s()) > 0:
         done, _ = await asyncio.wait(tasks, timeout=left_s, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
-            task.result()
+            _raise_fault(task)
         if len(done) == len(tasks):
             return
         tasks = tuple(task for task in tasks if not task.done())
+
+
+def _raise_fault(task: asyncio.Task[Any]) -> None:
+    """Raise what a task failed of: of several faults the first, without the groups that task groups put around it."""
+    fault = task.exception()
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    if fault is not None:
+        raise fault
 
 
 @contextlib.asynccontextmanager

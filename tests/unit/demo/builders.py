@@ -31,7 +31,7 @@ def scaled_object(target: int, uid: str = "so-1") -> dict[str, Any]:
 
 def resource(generation: int = 1, history: list[dict[str, str]] | None = None) -> dict[str, Any]:
     return {
-        "metadata": {"generation": generation},
+        "metadata": {"generation": generation, "uid": "uid-chat"},
         "spec": {"objectives": {"tpotMilliseconds": 40}},
         "status": {"history": history or []},
     }

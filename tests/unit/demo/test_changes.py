@@ -67,11 +67,11 @@ def test_another_k_is_one_that_no_pod_used_before(k_by_pod: dict[str, str], new:
     assert change(10.0, k_drafted=k_by_pod).new_k is new
 
 
-def document(key: str, generation: int, schedule: str) -> dict[str, Any]:
+def document(key: str, generation: int, schedule: str, service: str = "chat") -> dict[str, Any]:
     content = {"generation": generation, "schedule": parse_text(schedule).as_lists()}
-    name = "chat-memory" if key == "memory.json" else "chat-schedule"
+    name = f"{service}-{key.partition('.')[0]}"
     return {
-        "metadata": {"name": name, "labels": {"serving.outrider.dev/service": "chat"}},
+        "metadata": {"name": name, "labels": {"serving.outrider.dev/service": service}},
         "data": {key: json.dumps(content)},
     }
 
@@ -83,7 +83,7 @@ class FakeApi:
         self.events = events
 
     async def get(self, path: str) -> dict[str, Any]:
-        return {"items": [document("schedule.json", 1, "1-256:3")]}
+        return {"items": [document("schedule.json", 1, "1-256:3"), document("schedule.json", 1, "1-256:5", "guest")]}
 
     async def watch(self, path: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         for event in self.events:
@@ -119,7 +119,7 @@ async def recorded(
 ) -> ChangeRecorder:
     for name in ("POLL_S", "SETTLE_S", "BETWEEN_S"):
         monkeypatch.setattr(changes, name, 0.0)
-    recorder = ChangeRecorder(FakeApi(*events), engines, "ml", lambda _: pods, time.monotonic())  # type: ignore[arg-type]
+    recorder = ChangeRecorder(FakeApi(*events), engines, "ml", ["chat"], lambda _: pods, time.monotonic())  # type: ignore[arg-type]
     await recorder.prime()
     await recorder.sample("chat")
     running = asyncio.create_task(recorder.run())
@@ -147,6 +147,12 @@ async def test_a_record_that_repeats_the_schedule_is_no_change(monkeypatch: pyte
     later = document("memory.json", 3, "1-256:1")
     recorder = await recorded(monkeypatch, FakeEngines(3), [pod()], *events, later, later)
     assert [one.generation for one in recorder.changes] == [3]
+
+
+async def test_services_of_somebody_else_in_the_namespace_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [document("memory.json", 2, "1-256:1", service) for service in ("guest", "newcomer", "chat")]
+    recorder = await recorded(monkeypatch, FakeEngines(2), [pod()], *events)
+    assert [one.service for one in recorder.changes] == ["chat"]
 
 
 async def test_a_pod_that_leaves_meanwhile_need_not_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from demo.neighbours import NoAnswer, gather_known, parse_samples
+from demo.neighbours import NoAnswer, ServiceGone, gather_known, parse_samples
 from demo.observer import Observer
 from tests.unit.demo.builders import resource, scaled_object
 
@@ -97,6 +98,33 @@ async def test_an_object_that_is_not_there_makes_the_look_a_missed_one(observer:
     api.objects["scaledobjects"] = []
     with pytest.raises(NoAnswer, match="service chat"):
         await observer.look()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(None, id="gone"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, id="going"),
+        pytest.param({"uid": "another"}, id="made anew"),
+    ],
+)
+async def test_a_service_that_somebody_deletes_ends_the_watching(
+    observer: Observer, api: FakeApi, changes: dict[str, str] | None
+) -> None:
+    if changes is None:
+        api.objects["speculativeinferenceservices"] = []
+    else:
+        api.objects["speculativeinferenceservices"][0]["metadata"].update(changes)
+    watching = asyncio.create_task(observer._every(0.0, observer.look))
+    await asyncio.wait([watching], timeout=5)
+    with pytest.raises(ServiceGone, match="service chat was deleted"):
+        watching.result()
+
+
+async def test_another_service_in_the_namespace_is_none_of_its_business(observer: Observer, api: FakeApi) -> None:
+    api.objects["speculativeinferenceservices"].append(named({}, "guest"))
+    await observer.look()
+    assert observer.facts.keys() == {"chat"}
 
 
 async def test_addresses_are_those_of_ready_pods(observer: Observer, api: FakeApi) -> None:
