@@ -1,4 +1,4 @@
-"""``python -m demo``: Outrider's main job on the local cluster, live, in about seven minutes.
+"""``python -m demo``: Outrider's main job on the local cluster, live, in about six minutes.
 
 Sets up a cluster, installs the operator under its own service account, applies two services, replays a recorded load
 with a drop in acceptance, and shows it live. Then the same replay in virtual time under fixed K, a summary, a plot and
@@ -23,9 +23,9 @@ from rich.markup import escape
 from demo import page, scenario, stage, waiting
 from demo.arms import Arms, run_arms
 from demo.live import open_screen
-from demo.neighbours import NoAnswer
+from demo.neighbours import NoAnswer, ServiceGone
 from demo.play import Played, play
-from demo.report import arms_table, way_in, where
+from demo.report import arms_table, meaning, stays, way_in, where
 from demo.scenario import DEFAULT_S, SHORTEST_S, Scenario
 from demo.summary import Live, summarize
 from demo.virtual import read_manifest
@@ -41,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill cleans up, too
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     cluster = stage.new_cluster()
+    demo = Demo(options, console, cluster)
     try:
-        return Demo(options, console, cluster).run()
+        return demo.run()
     except KeyboardInterrupt:
-        console.print("\ninterrupted; nothing was left running")
+        stays(console, demo.results, cluster)
         return INTERRUPTED
-    except (ClusterError, NoAnswer) as error:
+    except (ClusterError, NoAnswer, ServiceGone) as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         console.print(f"logs: {cluster.logs}")
         return 1
@@ -60,26 +61,45 @@ class Demo:
         self._story = Scenario(seconds=options.seconds, seed=options.seed)
         self._began_s = time.monotonic()
         self._times: dict[str, float] = {}
+        self.results: Path | None = None
+        """The folder of summary, plot and page, once they are written."""
 
     def run(self) -> int:
         """The whole demo; the cluster has ended when this returns or raises."""
         self._times["build"] = waiting.build(self._console, self._story)
         self._say("starting the cluster: API server, controllers, scheduler, KEDA, Prometheus, simulated GPU nodes")
         with self._cluster:
-            stage.set_up(self._cluster, self._say)
-            played = self._play()
-            arms = self._replay()
-            document = self._write(played, arms)
-            arms_table(self._console, document)
-            where(self._console, document, self._options.output, self._cluster)
-            if not self._options.once:
-                way_in(self._console, self._cluster)
-                _wait_for_interrupt()
-        return 0 if document["passed"] else 1
+            try:
+                passed = self._show()
+                if not self._options.once:
+                    _wait_for_interrupt()
+                    self._ending()
+            except KeyboardInterrupt:
+                self._ending()
+                raise
+        if not self._options.once:
+            stays(self._console, self.results, self._cluster)
+        return 0 if passed else 1
+
+    def _show(self) -> bool:
+        """All that is shown, up to the results; tells whether everything promised was seen."""
+        stage.set_up(self._cluster, self._say)
+        self._say("both services are ready")
+        way_in(self._console, self._cluster, "To look around meanwhile, in another terminal:")
+        document = self._write(self._play(), self._replay())
+        arms_table(self._console, document)
+        meaning(self._console, document)
+        where(self._console, document, self._options.output, self._cluster)
+        if not self._options.once:
+            way_in(self._console, self._cluster, "The cluster stays up until Ctrl-C. Look around:")
+        return bool(document["passed"])
+
+    def _ending(self) -> None:
+        self._console.print("\nending the cluster, a few seconds ...")
 
     def _play(self) -> Played:
         minutes = self._story.seconds / 60
-        self._say(f"both services are ready; {minutes:.1f} minutes of load begin")
+        self._say(f"{minutes:.1f} minutes of load begin")
         self._times["first_live_line"] = self._elapsed_s()
         screen = open_screen(self._console)
         try:
@@ -119,6 +139,7 @@ class Demo:
         objective_s = observer.facts[scenario.SERVICE].objective_s or 0.0
         plot.draw(output / "demo.png", timeline[scenario.SERVICE], arrivals_s, document, 1e3 * objective_s)
         page.write(output / "index.html", document, output / "demo.png", self._command)
+        self.results = output
         return document
 
     @property

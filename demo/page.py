@@ -58,6 +58,7 @@ def write(path: Path, document: Mapping[str, Any], picture: Path, command: str) 
         f"<p class=note>Acknowledgement: {escape(document['ack_measured'])}.</p>",
         "<h2>Beside a fixed K</h2>",
         _arms(document),
+        *(f"<p>{escape(sentence)}</p>" for sentence in document["comparison"]),
         f"<p class=note>{escape(document['arms_note'])}</p>",
         "<h2>Decisions</h2>",
         _decisions(document["decisions"]),
@@ -88,7 +89,7 @@ def _arms(document: Mapping[str, Any]) -> str:
     titles = (
         "",
         "n:tokens a second",
-        "n:TPOT met, %",
+        f"n:TPOT met, % ({document['percentile_asked']} asked)",
         "n:replica-seconds",
         "n:tokens within the objective a replica-second",
         "n:target",

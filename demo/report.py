@@ -1,4 +1,4 @@
-"""What is printed at the end: the arms side by side, where files are, and how to look around."""
+"""What is printed around the live part: how to look around, the arms side by side, and where files are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from demo import scenario
 from demo.page import ARM_TITLES, arm_title
 from tests.testbed.cluster import Cluster
 from tests.testbed.state import read_state
@@ -17,7 +18,8 @@ from tests.testbed.state import read_state
 def arms_table(console: Console, document: Mapping[str, Any]) -> None:
     """Print the arms."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", "tokens/s", "TPOT met", "replica-s", "good tokens per replica-s"):
+    asked = f"TPOT met ({document['percentile_asked']} % asked)"
+    for title in ("", "tokens/s", asked, "replica-s", "good tokens per replica-s"):
         table.add_column(title, justify="right" if title else "left")
     for name in ARM_TITLES:
         arm = document["arms"][name]
@@ -50,13 +52,30 @@ def where(console: Console, document: Mapping[str, Any], output: Path, cluster: 
     console.print(f"\n{output / 'index.html'}, {output / 'demo.png'}, {output / 'summary.json'}; logs: {cluster.logs}")
 
 
-def way_in(console: Console, cluster: Cluster) -> None:
+def way_in(console: Console, cluster: Cluster, lead: str) -> None:
     """Print how to look around while the cluster is up."""
     state = read_state(cluster.run_dir)
-    console.print("\nThe cluster stays up until Ctrl-C. Look around:")
-    console.print(f"  export KUBECONFIG={cluster.kubeconfig}")
+    lines = [f"export KUBECONFIG={cluster.kubeconfig}"]
     if state is not None:
-        console.print(f"  export PATH={Path(state.kubectl).parent}:$PATH   # has kubectl")
+        lines.append(f"export PATH={Path(state.kubectl).parent}:$PATH   # has kubectl")
+    namespace, service = scenario.NAMESPACE, scenario.SERVICE
+    lines += [f"kubectl get sis -n {namespace} -o wide", f"kubectl describe sis {service} -n {namespace}"]
+    console.print("\n".join(["", lead, *(f"  {line}" for line in lines), ""]), soft_wrap=True, markup=False)
+
+
+def meaning(console: Console, document: Mapping[str, Any]) -> None:
+    """Print what the table says."""
+    console.print()
+    for sentence in document["comparison"]:
+        console.print(sentence, markup=False)
+
+
+def stays(console: Console, results: Path | None, cluster: Cluster) -> None:
+    """Print, after an interrupt, what is left of the demo; ``results`` is None before they were written."""
+    left = [] if results is None else [f"results: {results / 'index.html'}"]
+    if cluster.logs.exists():
+        left.append(f"logs: {cluster.logs}")
+    console.print("; ".join(["ended, nothing was left running", *left]), soft_wrap=True, markup=False)
 
 
 def _text(value: float | None) -> str:

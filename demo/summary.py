@@ -60,8 +60,11 @@ class Live:
 
 def summarize(live: Live, arms: Arms, times: Mapping[str, float]) -> dict[str, Any]:
     """The whole document; ``times`` are seconds of the demo itself."""
+    named, asked = _arms(live, arms), live.facts[scenario.SERVICE].percentile_asked
     document = _headline(live) | {
-        "arms": _arms(live, arms),
+        "arms": named,
+        "percentile_asked": asked,
+        "comparison": comparison(named, asked),
         "arms_ranked_by": RANKED_BY,
         "arms_note": NOTE,
         "times": {name: round(seconds, 1) for name, seconds in times.items()},
@@ -136,6 +139,36 @@ def missed_demands(document: Mapping[str, Any]) -> list[str]:
         "all arms must have results": all(arms.get(name) for name in ("outrider", "best_fixed", "worst_fixed")),
     }
     return [sentence for sentence, kept in held.items() if not kept]
+
+
+def comparison(arms: Mapping[str, Mapping[str, Any]], asked: int) -> list[str]:
+    """What the arms say side by side, a sentence each; ``asked`` is the service's percentile.
+
+    The best fixed K is compared with Outrider's replay: like it, it ran in virtual time.
+    """
+    best, ours, live = arms["best_fixed"], arms["outrider_virtual"], arms["outrider"]
+    return [
+        f"The best fixed K, {best['speculative_tokens']}, was chosen in hindsight, after every K had been replayed, and"
+        f" its target of {best['target']} comes from a load test of this very traffic: nobody has either in advance.",
+        f"Beside Outrider in the same replay it served {_beside(best, ours)}.",
+        f"The service asks for {asked} % of its requests within the objective:"
+        f" {_reached('Outrider, live,', live, asked)}; {_reached('in virtual time', ours, asked)};"
+        f" {_reached('the best fixed K', best, asked)}.",
+    ]
+
+
+def _beside(arm: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """How an arm differs in cost and in quality from another."""
+    cost = 100 * (arm["replica_seconds"] / other["replica_seconds"] - 1)
+    met = arm["tpot_attainment_percent"] - other["tpot_attainment_percent"]
+    price = "at the same price" if abs(cost) < 0.5 else f"{abs(cost):.0f} % {'cheaper' if cost < 0 else 'dearer'}"
+    kept = "as many" if abs(met) < 0.05 else f"{abs(met):.1f} percentage points {'more' if met > 0 else 'fewer'}"
+    return f"{price} (replica-seconds) and with {kept} of the requests within the objective"
+
+
+def _reached(who: str, arm: Mapping[str, Any], asked: int) -> str:
+    share = arm["tpot_attainment_percent"]
+    return f"{who} {'reached' if share >= asked else 'missed'} it with {share:.1f} %"
 
 
 def decisions(facts: Mapping[str, ServiceFacts]) -> list[dict[str, Any]]:

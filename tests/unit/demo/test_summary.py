@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from demo.scenario import SECOND_SERVICE, SERVICE
-from demo.summary import seconds_from_drop, summarize
+from demo.summary import comparison, seconds_from_drop, summarize
 from tests.unit.demo.builders import arms, change, facts, live
 
 PROMISED = {
@@ -96,3 +96,37 @@ def test_changes_of_the_second_service_are_listed_but_not_counted() -> None:
     document = summarize(live(changes=[change(20.0), other, change(140.0)]), arms(), {})
     assert document["schedule_changes"] == 2
     assert len(document["changes"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [
+        pytest.param(
+            {"replica_seconds": 750.0, "tpot_attainment_percent": 97.5},
+            "25 % cheaper (replica-seconds) and with 2.5 percentage points more of the requests",
+            id="the best fixed K won",
+        ),
+        pytest.param(
+            {"replica_seconds": 1500.0, "tpot_attainment_percent": 90.0},
+            "50 % dearer (replica-seconds) and with 5.0 percentage points fewer of the requests",
+            id="it lost",
+        ),
+        pytest.param(
+            {"replica_seconds": 1000.0, "tpot_attainment_percent": 95.0},
+            "at the same price (replica-seconds) and with as many of the requests",
+            id="neither",
+        ),
+    ],
+)
+def test_the_comparison_says_who_was_better_in_what(best: dict[str, Any], words: str) -> None:
+    ours = {"replica_seconds": 1000.0, "tpot_attainment_percent": 95.0}
+    arms = {
+        "best_fixed": {"speculative_tokens": 1, "target": 21} | best,
+        "outrider_virtual": ours,
+        "outrider": ours | {"tpot_attainment_percent": 94.9},
+    }
+    hindsight, beside, asked = comparison(arms, 95)
+    assert "in hindsight" in hindsight
+    assert words in beside
+    assert "95 % of its requests" in asked
+    assert "Outrider, live, missed it with 94.9 %; in virtual time reached it with 95.0 %" in asked
