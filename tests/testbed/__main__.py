@@ -67,7 +67,7 @@ def up(options: argparse.Namespace) -> int:
     finally:
         if options.foreground:
             cluster.stop()
-    print(f"\nEnd it with: {_COMMAND} down" + ("" if options.name == DEFAULT_NAME else f" --name {options.name}"))
+    print(f"\nEnd it with: {_COMMAND} down{_named(options.name)}")
     return 0
 
 
@@ -129,8 +129,14 @@ def _print_access(state: ClusterState) -> None:
 def _running(name: str) -> ClusterState:
     state = read_state(clusters_folder() / name)
     if state is None or not state.running:
-        raise ClusterError(f"cluster {name!r} does not run", f"Start it: {_COMMAND} up")
+        others = [f"{one.name} (--name {one.name})" for one in all_states() if one.running]
+        running = f"These run: {', '.join(others)}. " if others else ""
+        raise ClusterError(f"cluster {name!r} does not run", f"{running}Start it: {_COMMAND} up{_named(name)}")
     return state
+
+
+def _named(name: str) -> str:
+    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _ended(state: ClusterState) -> list[Process]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.__main__ import main
+from tests.testbed.processes import ProcessTable
+from tests.testbed.state import ClusterState, end, this_process
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,20 @@ def test_nothing_running_is_status_1_and_the_way_on(
     output = capsys.readouterr()
     assert said in output.out + output.err
     assert "\033" not in output.out + output.err
+
+
+def test_a_name_that_does_not_run_gets_the_names_that_do(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = cache / "clusters" / "run-1"
+    folder.mkdir(parents=True)
+    ClusterState(str(folder), ("control",), 17, str(folder / "kubeconfig"), "kubectl", "", this_process()).write()
+    ProcessTable(folder).start("sleeper", ["/bin/sleep", "60"])
+    try:
+        assert main(["kubeconfig", "--name", "mine"]) == 1
+    finally:
+        end(ProcessTable(folder))
+    said = capsys.readouterr().err
+    assert "cluster 'mine' does not run" in said
+    assert "These run: run-1 (--name run-1). Start it: python -m tests.testbed up --name mine" in said
 
 
 def test_a_missing_go_is_told_in_words(
