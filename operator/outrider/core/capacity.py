@@ -19,6 +19,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.core.words import count
+
 MAX_KV_CACHE_USAGE = 0.9
 """Above this share of KV cache engines preempt requests and recompute them, and every prediction fails."""
 TOLERANCE = 0.1
@@ -67,7 +69,7 @@ def capacity(
         kv_cache_tokens: tokens that one engine's KV cache holds, if known.
         tokens_per_request: mean tokens of KV cache that a running request holds, if known.
     """
-    limits = [(len(tpot_s), "BatchSize", f"the engine runs at most {len(tpot_s)} requests at once")]
+    limits = [(len(tpot_s), "BatchSize", f"the engine runs at most {count(len(tpot_s), 'request')} at once")]
     if tpot_objective_s is not None:
         sizes = np.arange(1, len(tpot_s) + 1)
         doublings = np.log2(np.maximum(1.0, sizes / measured_batch))
@@ -76,7 +78,11 @@ def capacity(
     if kv_cache_tokens and tokens_per_request:
         fits = int(min(len(tpot_s), MAX_KV_CACHE_USAGE * kv_cache_tokens / tokens_per_request))
         limits.append(
-            (fits, "KVCache", f"{tokens_per_request:.0f} tokens a request fill the KV cache at {fits} requests")
+            (
+                fits,
+                "KVCache",
+                f"{tokens_per_request:.0f} tokens a request fill the KV cache at {count(fits, 'request')}",
+            )
         )
     most, limited_by, reason = min(limits, key=lambda limit: limit[0])
     return Capacity(max(1, int(most * (1.0 - TOLERANCE))), limited_by, reason)
@@ -87,5 +93,9 @@ def _tpot_limit(tpot_s: NDArray[np.float64], objective_s: float) -> tuple[int, s
     most = len(tpot_s) if within.all() else int(np.argmin(within))
     allowed = f"the {objective_s * 1e3:.0f} ms allowed"
     if most == 0:
-        return 1, "TPOT", f"even one request alone takes {tpot_s[0] * 1e3:.0f} ms a token of {allowed}"
-    return most, "TPOT", f"{most} requests reach {tpot_s[most - 1] * 1e3:.0f} ms a token of {allowed}"
+        return 1, "TPOT", f"even with one request in flight a token takes {tpot_s[0] * 1e3:.0f} ms of {allowed}"
+    return (
+        most,
+        "TPOT",
+        f"with {count(most, 'request')} in flight a token takes {tpot_s[most - 1] * 1e3:.0f} ms of {allowed}",
+    )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from outrider.core import acceptance, guards, latency, objective, verification
+from outrider.core import target as targets
 from outrider.core.acceptance import MIN_DRAFTS, Estimate
 from outrider.core.capacity import UNKNOWN, Capacity, capacity
 from outrider.core.decision import Change, Hold, Proposal
@@ -20,6 +21,7 @@ from outrider.core.objective import Yield
 from outrider.core.observation import Observation
 from outrider.core.series import Missing
 from outrider.core.state import HISTORY, ControllerConfig, ControllerState
+from outrider.core.target import Target, largest_batch
 
 Guard = Callable[[Proposal, Facts], Proposal]
 
@@ -46,22 +48,6 @@ CHAINS: dict[str, tuple[Guard, ...]] = {
 }
 """The order in which each policy asks its guards; a hold ends the discussion."""
 
-TARGET_DEAD_BAND = 0.1
-"""The HPA's own tolerance: a smaller move of the target would not move a replica."""
-TARGET_DWELL_S = 120.0
-"""Between two patches of the target: KEDA rebuilds its scalers on each, and a replica takes minutes to answer."""
-APART_S = 60.0
-"""Between a change of schedule and one of target, so that the effect of each can be told."""
-URGENT_FALL = 0.2
-"""A target that falls by this much while the present load is over it waits for neither: requests miss their
-objective."""
-URGENT_DWELL_S = 30.0
-"""Between two urgent patches: two passes, so that the second has seen something of the first."""
-MAX_RISE = 1.5
-"""A rise gives replicas up on a prediction about batches that nobody has run: half as much again at a time."""
-REACH = 2.0
-"""A rise ends at so many times the largest batch measured: without it a service that never ran more than 3 requests
-at once was trusted with 108."""
 MIN_REQUESTS = 20.0
 """Finished requests that a window needs before its TPOT percentile says anything."""
 INTERFERENCE_GAIN = 0.3
@@ -126,7 +112,9 @@ def control(
         state = replace(state, trial=None)
     state, schedule_change = _move_schedule(facts, state, proposal)
     able = _capacity(config, state, window, predicted)
-    state, target_change = _move_target(config, state, able, window, now_s) if settled else (state, None)
+    target = targets.judge(config, state, able, window, now_s, settled=settled)
+    state, target_change = _move_target(state, able, target, now_s)
+    able = replace(able, reason=f"{able.reason}; {target.why}") if target.why else able
     moved = (bounds_change, schedule_change, target_change)
     changes = tuple(change for change in moved if change is not None)
     state = replace(state, history=(*reversed(changes), *state.history)[:HISTORY])
@@ -255,15 +243,10 @@ def _capacity(
         predicted.under(state.schedule),
         tpot_objective_s=config.tpot_objective_s,
         interference_s=state.interference_s or 0.0,
-        measured_batch=_largest_batch(state),
+        measured_batch=largest_batch(state),
         kv_cache_tokens=min(kv_tokens) if kv_tokens else None,
         tokens_per_request=_tokens_per_request(window),
     )
-
-
-def _largest_batch(state: ControllerState) -> float:
-    """The largest mean batch with measured step times; 0 before any was measured."""
-    return max((cell.mean_batch for cell in state.latency.cells.values()), default=0.0)
 
 
 def _tokens_per_request(window: Observation) -> float | None:
@@ -273,36 +256,13 @@ def _tokens_per_request(window: Observation) -> float | None:
 
 
 def _move_target(
-    config: ControllerConfig, state: ControllerState, able: Capacity, window: Observation | Missing, now_s: float
+    state: ControllerState, able: Capacity, target: Target, now_s: float
 ) -> tuple[ControllerState, Change | None]:
-    """Patch the target when it pays: fresh data, a clear difference, and time since the last change of either kind.
-
-    A target must fall at once when the present load is over it: replicas take minutes, and requests miss their
-    objective meanwhile.
-    """
-    if (
-        able.limited_by == UNKNOWN.limited_by
-        or isinstance(window, Missing)
-        or config.frozen
-        or config.mode == "Observe"
-    ):
+    if target.value == state.target:
         return state, None
-    before = state.target
-    reach = max(before, int(REACH * _largest_batch(state)))
-    after = min(able.requests_per_replica, reach, max(before + 1, int(before * MAX_RISE)))
-    if abs(after - before) < TARGET_DEAD_BAND * before:
-        return state, None
-    urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)
-    waits = (
-        ((state.target_changed_s, URGENT_DWELL_S),)
-        if urgent
-        else ((state.target_changed_s, TARGET_DWELL_S), (state.schedule_changed_s, APART_S))
-    )
-    recent = any(since is not None and now_s < since + apart_s for since, apart_s in waits)
-    if recent or (state.trial is not None and not urgent):
-        return state, None
-    moved = replace(state, target=after, target_changed_s=now_s)
-    return moved, Change(now_s, "Target", str(before), str(after), f"{able.limited_by}: {able.reason}")
+    moved = replace(state, target=target.value, target_changed_s=now_s)
+    reason = f"{able.limited_by}: {able.reason}; {target.why}"
+    return moved, Change(now_s, "Target", str(state.target), str(target.value), reason)
 
 
 def _outcome(

@@ -21,6 +21,7 @@ from outrider.core.observation import Observation
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState, Trial
 from outrider.core.verification import Verdict
+from outrider.core.words import count
 
 PROBE_AFTER_S = 300.0
 """Acceptance unseen for this long is looked up again by a short probe: at K = 0 nothing else could ever lead back."""
@@ -176,7 +177,9 @@ def no_rise_under_queue(proposal: Proposal, facts: Facts) -> Proposal:
     tpot_s = facts.outlook.at(proposal.schedule, batch)
     if tpot_s <= objective_s:
         return proposal
-    message = f"{facts.seen.waiting:.0f} requests wait and {tpot_s * 1e3:.1f} ms a token would miss the objective"
+    message = (
+        f"with {count(facts.seen.waiting, 'request')} waiting, {tpot_s * 1e3:.1f} ms a token would miss the objective"
+    )
     return proposal.hold(facts.state.schedule, "QueueNotEmpty", message)
 
 

@@ -1,0 +1,93 @@
+"""The target of the autoscaler on its way to the capacity: when it moves, how far, and why no further.
+
+Every sentence is for the one who reads a capacity of 144 above a target of 32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.core.capacity import UNKNOWN, Capacity
+from outrider.core.observation import Observation
+from outrider.core.series import Missing
+from outrider.core.state import ControllerConfig, ControllerState
+
+TARGET_DEAD_BAND = 0.1
+"""The HPA's own tolerance: a smaller move of the target would not move a replica."""
+TARGET_DWELL_S = 120.0
+"""Between two patches of the target: KEDA rebuilds its scalers on each, and a replica takes minutes to answer."""
+APART_S = 60.0
+"""Between a change of schedule and one of target, so that the effect of each can be told."""
+URGENT_FALL = 0.2
+"""A target that falls by this much while the present load is over it waits for neither: requests miss their
+objective."""
+URGENT_DWELL_S = 30.0
+"""Between two urgent patches: two passes, so that the second has seen something of the first."""
+MAX_RISE = 1.5
+"""A rise gives replicas up on a prediction about batches that nobody has run: half as much again at a time."""
+REACH = 2.0
+"""A rise ends at so many times the largest batch measured: without it a service that never ran more than 3 requests
+at once was trusted with 108."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The target that a pass finds right, and why it is, or is not yet, what the capacity says."""
+
+    value: int
+    why: str
+
+
+def judge(
+    config: ControllerConfig,
+    state: ControllerState,
+    able: Capacity,
+    window: Observation | Missing,
+    now_s: float,
+    *,
+    settled: bool,
+) -> Target:
+    """Patch the target when it pays: fresh data, a clear difference, and time since the last change of either kind.
+
+    A target must fall at once when the present load is over it: replicas take minutes, and requests miss their
+    objective meanwhile.
+    """
+    before = state.target
+    if able.limited_by == UNKNOWN.limited_by or isinstance(window, Missing):
+        return Target(before, "")  # the capacity's own sentence says so
+    if config.frozen or config.mode == "Observe":
+        return Target(before, f"held at {before}: {'paused' if config.frozen else 'mode Observe'}")
+    if not settled:
+        return Target(before, f"held at {before} while acceptance is unclear")
+    after, why = _toward(able, state)
+    if abs(after - before) < TARGET_DEAD_BAND * before:
+        return Target(before, why if after == before else f"held at {before}: {after} is within a tenth of it")
+    urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)
+    waits = (
+        ((state.target_changed_s, URGENT_DWELL_S),)
+        if urgent
+        else ((state.target_changed_s, TARGET_DWELL_S), (state.schedule_changed_s, APART_S))
+    )
+    if any(since is not None and now_s < since + apart_s for since, apart_s in waits):
+        return Target(before, f"held at {before} a moment longer, so that the last change can show; then {why}")
+    if state.trial is not None and not urgent:
+        return Target(before, f"held at {before} until the last change of K is judged; then {why}")
+    return Target(after, why)
+
+
+def _toward(able: Capacity, state: ControllerState) -> tuple[int, str]:
+    """The next target on the way to the capacity, and in a sentence what bounds the step."""
+    wanted, before, largest = able.requests_per_replica, state.target, largest_batch(state)
+    reach, rise = max(before, int(REACH * largest)), max(before + 1, int(before * MAX_RISE))
+    after = min(wanted, reach, rise)
+    if after == wanted:
+        return after, f"{after} with a margin of a tenth"
+    if after == reach:
+        bound = f"a target rises to twice the largest batch measured, {largest:.0f}"
+        return after, f"{after} of {wanted} for now: {bound}"
+    return after, f"{after} of {wanted} for now: a target rises by half as much again at a time"
+
+
+def largest_batch(state: ControllerState) -> float:
+    """The largest mean batch with measured step times; 0 before any was measured."""
+    return max((cell.mean_batch for cell in state.latency.cells.values()), default=0.0)

@@ -1,0 +1,81 @@
+"""Why the target is what it is, for one who reads a larger capacity above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outrider.core.capacity import UNKNOWN, Capacity
+from outrider.core.latency import Cell, LatencyState
+from outrider.core.schedule import parse_text
+from outrider.core.series import Missing
+from outrider.core.state import ControllerState, Trial, initial_state
+from outrider.core.target import judge
+from tests.unit.core.builders import config, observation
+
+NOW_S = 1000.0
+TRIAL = Trial(parse_text("1-256:1"), NOW_S, 100.0, 0.01, 8.0, 0.0)
+
+
+def state(largest: float = 100.0, **changes: Any) -> ControllerState:
+    """A target of 32, and steps measured up to this batch."""
+    cells = {(128, 3): Cell(100.0, 1.0, 100.0 * largest)}
+    return replace(initial_state(config()), latency=LatencyState(cells), **changes)
+
+
+def able(requests: int) -> Capacity:
+    return Capacity(requests, "TPOT", "with so many requests a token takes 40 ms")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "before", "value", "why"),
+    [
+        pytest.param(45, state(), 45, "45 with a margin of a tenth", id="within one step"),
+        pytest.param(20, state(), 20, "20 with a margin of a tenth", id="down at once"),
+        pytest.param(
+            129, state(), 48, "48 of 129 for now: a target rises by half as much again at a time", id="a step up"
+        ),
+        pytest.param(
+            129, state(20.0), 40, "40 of 129 for now: a target rises to twice the largest batch measured, 20",
+            id="no further than what was measured",
+        ),
+        pytest.param(
+            129, state(16.0), 32, "32 of 129 for now: a target rises to twice the largest batch measured, 16",
+            id="there already",
+        ),
+        pytest.param(34, state(), 32, "held at 32: 34 is within a tenth of it", id="too little to move"),
+        pytest.param(
+            45, state(target_changed_s=NOW_S - 60), 32,
+            "held at 32 a moment longer, so that the last change can show; then 45 with a margin of a tenth",
+            id="just moved",
+        ),
+        pytest.param(
+            45, state(trial=TRIAL), 32,
+            "held at 32 until the last change of K is judged; then 45 with a margin of a tenth", id="on trial",
+        ),
+    ],
+)  # fmt: skip
+def test_a_target_says_why_it_is_not_the_capacity(capacity: int, before: ControllerState, value: int, why: str) -> None:
+    found = judge(config(), before, able(capacity), observation(), NOW_S, settled=True)
+    assert (found.value, found.why) == (value, why)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settled", "why"),
+    [
+        pytest.param({"frozen": True}, True, "held at 32: paused", id="paused"),
+        pytest.param({"mode": "Observe"}, True, "held at 32: mode Observe", id="only observing"),
+        pytest.param({}, False, "held at 32 while acceptance is unclear", id="a jump"),
+    ],
+)
+def test_a_target_that_may_not_move_says_so(changes: dict[str, Any], settled: bool, why: str) -> None:
+    found = judge(config(**changes), state(), able(90), observation(), NOW_S, settled=settled)
+    assert (found.value, found.why) == (32, why)
+
+
+def test_without_measurement_the_capacity_itself_says_so() -> None:
+    missing = Missing("NoSeries", "no series")
+    assert judge(config(), state(), able(90), missing, NOW_S, settled=True).why == ""
+    assert judge(config(), state(), UNKNOWN, observation(), NOW_S, settled=True).value == 32
