@@ -68,7 +68,9 @@ def test_a_new_object_has_no_defaults_but_a_status_that_is_not_current(served: C
 def test_columns(served: Cluster) -> None:
     served.kubectl("apply", "--server-side", "-f", str(EXAMPLES[0]))
     header = served.kubectl("get", "sis", "chat", "-n", "ml", "-o", "wide").stdout.splitlines()[0]
-    assert header.split() == ["NAME", "READY", "K", "ACCEPT", "REPLICAS", "AGE", "MODE", "MODEL", "REASON"]
+    assert header.split() == [
+        "NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "AGE", "TARGET", "MODEL", "REASON",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", resources().values(), ids=resources().keys())

@@ -25,11 +25,12 @@ _DROPPED = {"title", "default", "$defs"}
 
 COLUMNS = (
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether the service answers as asked", 0),
+    ("Mode", "string", ".status.tuning.mode", "Mode of tuning in force, or Paused", 0),
     ("K", "integer", ".status.tuning.speculativeTokens", "Speculative tokens at the median batch size", 0),
-    ("Accept", "string", ".status.tuning.acceptanceLength", "Mean tokens of a verified step", 0),
+    ("Tokens/Step", "string", ".status.tuning.acceptanceLength", "Mean tokens that a request gets of a step", 0),
     ("Replicas", "integer", ".status.replicas.ready", "Replicas that answer requests", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the service was made", 0),
-    ("Mode", "string", ".status.tuning.mode", "Mode of tuning in force", 1),
+    ("Target", "integer", ".status.capacity.requestsPerReplica", "Requests in flight that one replica may carry", 1),
     ("Model", "string", ".spec.model.id", "The model that is served", 1),
     ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready, or not", 1),
 )

@@ -31,6 +31,18 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """A message with whole numbers in it, for both places: putting strings together costs CEL more than it may."""
+
+    text: str
+    """With ``%d`` for each value."""
+    cel: tuple[str, ...]
+    """The values for the API server."""
+    of: Callable[[Any], tuple[int | None, ...]]
+    """The same values of the parsed model."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A condition over several fields of one model."""
 
@@ -42,10 +54,18 @@ class Rule:
     """What is wrong and what to do about it; it names the field."""
     path: str = ""
     """The field to blame, such as ``.minReplicas``; empty for the model itself."""
+    values: Values | None = None
+    """The message with values in it; where they cannot be worked out ``message`` stands in."""
+
+    def sentence(self, model: Any) -> str:
+        """What is wrong with this model."""
+        return self.message if self.values is None else self.values.text % self.values.of(model)
 
     def as_schema(self) -> dict[str, str]:
         """The entry for ``x-kubernetes-validations``."""
         schema = {"rule": self.cel, "message": self.message}
+        if self.values is not None:
+            schema["messageExpression"] = f"'{self.values.text}'.format([{', '.join(self.values.cel)}])"
         return schema | {"fieldPath": self.path} if self.path else schema
 
 
@@ -66,7 +86,7 @@ class Part(BaseModel):
     def _check_rules(self) -> Self:
         broken = [rule for rule in self.rules if not rule.holds(self)]
         if broken:
-            text = "; ".join(rule.message for rule in broken)
+            text = "; ".join(rule.sentence(self) for rule in broken)
             raise PydanticCustomError("rule", "{text}", {"text": text, "path": broken[0].path})
         return self
 
@@ -101,7 +121,16 @@ _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 Int = Annotated[int, Field(strict=True)]
 Bool = StrictBool
 Text = Annotated[str, Field(min_length=1, max_length=512)]
-"""A model id or a path."""
+"""A name or a path."""
+ModelId = Annotated[
+    Text,
+    *refuse(
+        "://",
+        "name the repository, such as meta-llama/Llama-3.1-8B-Instruct, or a path inside the container: an address"
+        " with :// is neither, so remove everything up to the repository's owner",
+    ),
+]
+"""A repository or a path, and no address of either."""
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
 """One word of an engine's vocabulary, such as a quantisation method."""
 Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=128)]

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Int, Part, Revision, Rule, Text, Word
+from outrider.api.fields import Int, ModelId, Part, Revision, Rule, Values, Word
 
 Method = Literal["eagle", "eagle3", "mtp", "draft_model", "ngram", "suffix", "dflash", "dspark"]
 Mode = Literal["Adaptive", "Observe", "Fixed", "Off"]
@@ -23,7 +23,7 @@ SpeculativeTokens = Annotated[Int, Field(ge=0, le=MAX_SPECULATIVE_TOKENS)]
 class Draft(Part):
     """The drafter of methods that have one."""
 
-    id: Text
+    id: ModelId
     """Repository or path of the draft model, for example `yuhuili/EAGLE3-LLaMA3.1-Instruct-8B`."""
     revision: Revision | None = None
     """Commit, tag or branch of the drafter; pin it, so that acceptance does not change between two pods."""
@@ -45,6 +45,11 @@ class ScheduleRow(Part):
             lambda row: row.last >= row.first,
             "a schedule row must not end before it starts: raise last or lower first",
             ".last",
+            Values(
+                "schedule row %d-%d ends before it starts: raise last or lower first",
+                ("self.first", "self.last"),
+                lambda row: (row.first, row.last),
+            ),
         ),
     )
 
@@ -74,6 +79,11 @@ class Tuning(Part):
             ),
             "minSpeculativeTokens must not be above initialSpeculativeTokens: lower one or raise the other",
             ".minSpeculativeTokens",
+            Values(
+                "minSpeculativeTokens %d is above initialSpeculativeTokens %d: lower one or raise the other",
+                ("self.minSpeculativeTokens", "self.initialSpeculativeTokens"),
+                lambda tuning: (tuning.min_speculative_tokens, tuning.initial_speculative_tokens),
+            ),
         ),
         Rule(
             "!has(self.mode) || self.mode != 'Fixed' || has(self.schedule) || has(self.initialSpeculativeTokens)",
@@ -117,14 +127,30 @@ class Tuning(Part):
     `[{first: 1, last: 16, speculativeTokens: 3}, {first: 17, last: 256, speculativeTokens: 1}]`."""
 
 
+_TOO_HIGH = "self.tuning.schedule.filter(row, row.speculativeTokens > self.maxSpeculativeTokens)"
+
+
+def _row_too_high(spec: Speculation) -> tuple[int, ...]:
+    """The first row above the ceiling, and the ceiling."""
+    ceiling = spec.max_speculative_tokens
+    row = next(row for row in spec.tuning.schedule or () if row.speculative_tokens > ceiling)
+    return row.first, row.last, row.speculative_tokens, ceiling
+
+
 def _within(name: str, text: str) -> Rule:
     """``tuning.<name>`` may not pass the ceiling."""
     return Rule(
         f"!has(self.tuning) || !has(self.tuning.{text}) || self.tuning.{text} <= self.maxSpeculativeTokens",
-        lambda spec: (getattr(spec.tuning, name) or 0) <= spec.max_speculative_tokens,
+        lambda spec: getattr(spec.tuning, name) is None or getattr(spec.tuning, name) <= spec.max_speculative_tokens,
         f"tuning.{text} is above maxSpeculativeTokens, the ceiling that the engine starts with: lower it or raise the"
         " ceiling",
         f".tuning.{text}",
+        Values(
+            f"tuning.{text} %d is above maxSpeculativeTokens %d, the ceiling that the engine starts with: lower it or"
+            " raise the ceiling",
+            (f"self.tuning.{text}", "self.maxSpeculativeTokens"),
+            lambda spec: (getattr(spec.tuning, name), spec.max_speculative_tokens),
+        ),
     )
 
 
@@ -162,6 +188,15 @@ class Speculation(Part):
             " or raise"
             " the ceiling",
             ".tuning.schedule",
+            Values(
+                "row %d-%d of tuning.schedule has %d speculative tokens, above maxSpeculativeTokens %d, which the"
+                " engine would clamp in silence: lower it or raise the ceiling",
+                (
+                    *(f"{_TOO_HIGH}[0].{field}" for field in ("first", "last", "speculativeTokens")),
+                    "self.maxSpeculativeTokens",
+                ),
+                _row_too_high,
+            ),
         ),
     )
 

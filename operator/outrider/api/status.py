@@ -14,6 +14,7 @@ from outrider.api.fields import Int, Part
 from outrider.api.speculation import Mode, Policy
 
 HISTORY_LENGTH = 5
+ModeInForce = Literal["Adaptive", "Observe", "Fixed", "Off", "Paused"]
 DecimalText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=16)]
 
 
@@ -43,8 +44,8 @@ class ReplicaStatus(Part):
 class TuningStatus(Part):
     """What speculation does, and what the last decision about it was."""
 
-    mode: Mode | None = None
-    """The mode in force."""
+    mode: ModeInForce | None = None
+    """The mode in force; Paused while everything is left as it is, whatever the spec says."""
     policy: Policy | None = None
     """The policy in force."""
     schedule: ShortText | None = None
@@ -94,7 +95,7 @@ class Change(Part):
 
 
 class EffectiveSettings(Part):
-    """Settings in force where the spec leaves them open."""
+    """Settings in force where the spec leaves them open; of a paused service those that were last applied."""
 
     served_name: ShortText | None = None
     """Name that clients ask for."""

@@ -11,6 +11,7 @@ from outrider.api.defaults import MIN_GRACE_MARGIN_S, PRE_STOP_S, SHUTDOWN_TIMEO
 from outrider.api.fields import (
     Bool,
     Int,
+    ModelId,
     Part,
     Quantity,
     Revision,
@@ -18,6 +19,7 @@ from outrider.api.fields import (
     SecretKey,
     StringMap,
     Text,
+    Values,
     Word,
     refuse,
 )
@@ -46,7 +48,7 @@ REFUSED_ENVIRONMENT = (
 class Model(Part):
     """The model that is served."""
 
-    id: Text
+    id: ModelId
     """Repository or path of the model, for example `meta-llama/Llama-3.1-8B-Instruct`."""
     revision: Revision | None = None
     """Commit, tag or branch; pin it, so that a pod that starts tomorrow serves the same weights."""
@@ -102,6 +104,11 @@ class Autoscaling(Part):
             ),
             "minReplicas must not be above maxReplicas: lower one or raise the other",
             ".minReplicas",
+            Values(
+                "minReplicas %d is above maxReplicas %d: lower one or raise the other",
+                ("self.minReplicas", "self.maxReplicas"),
+                lambda scaling: (scaling.min_replicas, scaling.max_replicas),
+            ),
         ),
         Rule(
             "has(self.maxReplicas) || (has(self.mode) && self.mode == 'Off')",

@@ -39,7 +39,7 @@ def test_a_fault_is_named_by_the_path_that_the_user_wrote() -> None:
     assert refusal.value.message.split("; ") == [
         "spec.objectives.tpotMilliseconds: tpotMilliseconds must be 1 or more",
         "to have no objective for it leave the field out",
-        "spec.autoscaling.minReplicas: minReplicas must not be above maxReplicas: lower one or raise the other",
+        "spec.autoscaling.minReplicas: minReplicas 9 is above maxReplicas 6: lower one or raise the other",
     ]
 
 
