@@ -80,8 +80,8 @@ def test_a_resource_becomes_a_running_service_and_its_status_says_so(outrider: C
     assert resource["metadata"].get("finalizers") is None
     assert list(resource["metadata"].get("annotations", {})) == ["kubectl.kubernetes.io/last-applied-configuration"]
     table = outrider.kubectl("get", "sis", "-n", "first").stdout.splitlines()
-    assert table[0].split() == ["NAME", "READY", "K", "ACCEPT", "REPLICAS", "AGE"]
-    assert table[1].split()[:3] == ["chat", "True", "3"]
+    assert table[0].split() == ["NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "AGE"]
+    assert table[1].split()[:4] == ["chat", "True", "Adaptive", "3"]
 
 
 def test_the_operator_owns_the_status_of_a_resource_and_nothing_else_of_it(outrider: Cluster) -> None:
@@ -241,6 +241,13 @@ def test_a_paused_service_is_left_as_it_is(outrider: Cluster) -> None:
     outrider.wait_until("second generation", lambda: view.status()["observedGeneration"] == 2, 20)
     deployment = view.get("deployment")
     assert (deployment["metadata"]["uid"], deployment["metadata"]["generation"]) == (uid, 1)
+    assert view.status()["effective"]["maxNumSeqs"] == 256, "what runs, and not what waits"
+    row = outrider.kubectl("get", "sis", "chat", "-n", "paused", "--no-headers").stdout.split()
+    assert row[:3] == ["chat", "True", "Paused"]
+    view.apply(example("paused", engine={"maxNumSeqs": 128}))
+    outrider.wait_until("third generation", lambda: view.status()["observedGeneration"] == 3, 20)
+    events = outrider.kubectl("get", "events", "-n", "paused", "--field-selector=reason=EnginesRolling").stdout
+    assert "--max-num-seqs" in events
 
 
 def test_an_object_that_belongs_to_someone_else_is_not_taken(outrider: Cluster) -> None:
@@ -249,7 +256,13 @@ def test_an_object_that_belongs_to_someone_else_is_not_taken(outrider: Cluster) 
     view = ServiceView(outrider, "taken", "chat")
     view.apply(example("taken"))
     outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "NameTaken"), 20)
-    assert "Service/chat exists and belongs to someone else" in str(view.status()["conditions"])
+    told = {one["type"]: one for one in view.status()["conditions"]}
+    for type_ in ("Ready", "EngineReady", "AutoscalingReady"):
+        assert told[type_]["reason"] == "NameTaken"
+        assert "Service/chat exists and belongs to someone else" in told[type_]["message"]
+    assert "Reconciling" not in told
+    warnings = outrider.kubectl("get", "events", "-n", "taken", "--field-selector=type=Warning").stdout
+    assert "NameTaken" in warnings
     assert "serving.outrider.dev/service" not in view.get("service")["metadata"].get("labels", {})
     outrider.kubectl("delete", "service", "chat", "-n", "taken")
     outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)

@@ -49,6 +49,16 @@ class Schedule:
         return " ".join(map(str, self.rows))
 
     @property
+    def in_words(self) -> str:
+        """For people: ``K 5 up to batch 24, 3 up to 64, 1 beyond``, or ``K 3`` where it is the same at every batch."""
+        *most, last = self.rows
+        if not most:
+            return f"K {last.num_speculative_tokens}"
+        parts = [f"{row.num_speculative_tokens} up to batch {row.last}" for row in most[:1]]
+        parts += [f"{row.num_speculative_tokens} up to {row.last}" for row in most[1:]]
+        return f"K {', '.join(parts)}, {last.num_speculative_tokens} beyond"
+
+    @property
     def max_batch_size(self) -> int:
         """The largest batch size with a row of its own; larger batches keep the last row's K, as in vLLM."""
         return self.rows[-1].last

@@ -11,6 +11,7 @@ from typing import Any
 from outrider.api.conditions import Condition, condition
 from outrider.api.defaults import Resolved
 from outrider.core.series import Missing
+from outrider.core.words import count, share
 from outrider.errors import OperatorError
 from outrider.reconcile.registry import EnginePod
 
@@ -39,40 +40,51 @@ def ready(fault: OperatorError | None, engine: Condition, generation: int) -> Co
     return condition("Ready", engine.status == "True", engine.reason, engine.message, generation)
 
 
-def reconciling(deployment: Mapping[str, Any] | None, pods_ready: int, generation: int) -> Condition | None:
+def reconciling(
+    deployment: Mapping[str, Any] | None, pods_ready: int, fault: OperatorError | None, generation: int
+) -> Condition | None:
     """Present and True while engines are being started for the first time or replaced; absent otherwise.
 
     Replicas that the autoscaler adds are daily business and no reconciliation, or every burst would look like a
-    rollout.
+    rollout. Nor is anything made while a fault keeps the pass from it.
     """
     if deployment is None:
+        if fault is not None:
+            return None
         return condition("Reconciling", True, "Creating", "the children are being made", generation)
     status, meta = deployment.get("status", {}), deployment["metadata"]
     desired = deployment["spec"].get("replicas", 1)
     updated = status.get("updatedReplicas", 0)
     if status.get("observedGeneration", 0) < meta.get("generation", 0) or updated < status.get("replicas", 0):
-        return condition(
-            "Reconciling", True, "RollingOut", f"{updated} of {desired} engines run the new template", generation
-        )
+        message = share(updated, desired, "engine", "run") + " the new template"
+        return condition("Reconciling", True, "RollingOut", message, generation)
     if pods_ready == 0:
         return condition("Reconciling", True, "Starting", "the first engine is starting", generation)
     return None
 
 
 def engine_ready(
-    pods: Sequence[EnginePod], deployment: Mapping[str, Any] | None, resolved: Resolved, generation: int
+    pods: Sequence[EnginePod],
+    deployment: Mapping[str, Any] | None,
+    resolved: Resolved,
+    fault: OperatorError | None,
+    generation: int,
 ) -> Condition:
-    """Whether at least one engine serves; if none does, what keeps it, in the words of the first pod that is stuck."""
+    """Whether at least one engine serves; if none does, what keeps it, in the words of the first pod that is stuck, or
+    of the fault that kept the Deployment from being made."""
     desired = deployment["spec"].get("replicas", 1) if deployment else resolved.min_replicas
     serving = [pod for pod in pods if pod.ready and not pod.terminating]
     if serving:
-        message = f"{len(serving)} of {desired} engines serve"
+        message = share(len(serving), desired, "engine", "serve")
         return condition("EngineReady", True, "EnginesServe", message, generation)
+    if not pods and deployment is None and fault is not None:
+        message = f"no engine can be made: {fault.message}"
+        return condition("EngineReady", False, fault.reason, message, generation)
     if not pods:
         return condition("EngineReady", False, "NoPods", "no engine pod exists yet", generation)
     stuck = next((pod for pod in pods if pod.waiting_reason in _POD_REASONS), None)
     if stuck is not None:
-        restarts = f" after {stuck.restarts} restarts" if stuck.restarts else ""
+        restarts = f" after {count(stuck.restarts, 'restart')}" if stuck.restarts else ""
         message = f"pod {stuck.name}{restarts}: {stuck.message or stuck.waiting_reason}"
         reason = _POD_REASONS[stuck.waiting_reason]
         if reason == "Unschedulable" and f"Insufficient {resolved.gpu_resource}" in stuck.message:
@@ -90,12 +102,34 @@ def _deadline_exceeded(deployment: Mapping[str, Any] | None) -> bool:
     return any(one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded" for one in found)
 
 
-def paused(by_spec: bool, generation: int) -> Condition:
-    """Present and True while everything is left as it is on purpose."""
-    if by_spec:
-        return condition("Paused", True, "PausedBySpec", "spec.paused: nothing is changed, all is observed", generation)
-    message = "the operator is paused for the whole fleet (OUTRIDER_PAUSED): nothing is changed, all is observed"
-    return condition("Paused", True, "PausedByOperator", message, generation)
+def paused(
+    by_spec: bool,
+    scaled_object: Mapping[str, Any] | None,
+    deployment: Mapping[str, Any] | None,
+    generation: int,
+) -> Condition:
+    """Present and True while everything is left as it is on purpose; says what goes on all the same."""
+    reason, cause, remedy = (
+        ("PausedBySpec", "spec.paused", "set paused: false")
+        if by_spec
+        else ("PausedByOperator", "OUTRIDER_PAUSED for the whole fleet", "unset it where the operator runs")
+    )
+    message = (
+        f"paused by {cause}: changes of the spec wait; {_goes_on(scaled_object, deployment)}; {remedy} to continue"
+    )
+    return condition("Paused", True, reason, message, generation)
+
+
+def _goes_on(scaled_object: Mapping[str, Any] | None, deployment: Mapping[str, Any] | None) -> str:
+    """What becomes of the replicas of a paused service."""
+    if scaled_object is not None:
+        spec = scaled_object["spec"]
+        target = spec["triggers"][0]["metadata"]["threshold"]
+        bounds = f"{spec['minReplicaCount']}-{spec['maxReplicaCount']}"
+        return f"the autoscaler goes on with the last target ({target}) and bounds {bounds}"
+    if deployment is not None:
+        return f"it keeps {count(deployment['spec'].get('replicas', 1), 'replica')}"
+    return "nothing was made of it so far"
 
 
 def metrics_available(missing: Missing | None, known: bool, generation: int) -> Condition:
@@ -111,25 +145,34 @@ def metrics_available(missing: Missing | None, known: bool, generation: int) -> 
 def schedule_applied(
     wanted: int, acknowledged: int, ready_pods: int, refusals: Sequence[str], generation: int
 ) -> Condition:
-    """Whether every ready engine has acknowledged the wanted schedule generation."""
+    """Whether every ready engine has acknowledged the schedule of the number wanted."""
     if ready_pods == 0:
         return condition("ScheduleApplied", None, "NoReadyEngine", "no engine is ready to take a schedule", generation)
     if acknowledged == ready_pods:
-        message = f"all {ready_pods} engines acknowledged generation {wanted}"
+        engines = "the engine" if ready_pods == 1 else f"all {ready_pods} engines"
+        message = f"{engines} acknowledged schedule {wanted}"
         return condition("ScheduleApplied", True, "Acknowledged", message, generation)
-    message = f"{acknowledged} of {ready_pods} engines acknowledged generation {wanted}"
+    message = f"{acknowledged} of {count(ready_pods, 'engine')} acknowledged schedule {wanted}"
     if refusals:
         return condition("ScheduleApplied", False, "EngineRefused", f"{message}; {refusals[0]}", generation)
     return condition("ScheduleApplied", False, "Delivering", message, generation)
 
 
+def fixed_replicas(replicas: int, generation: int) -> Condition:
+    """Nobody scales the service, as its owner wants it."""
+    message = f"autoscaling is off; the service keeps {count(replicas, 'replica')}"
+    return condition("AutoscalingReady", True, "FixedReplicas", message, generation)
+
+
 def autoscaling_ready(
-    resolved: Resolved, keda: bool, scaled_object: Mapping[str, Any] | None, generation: int
+    keda: bool,
+    scaled_object: Mapping[str, Any] | None,
+    answered: bool,
+    fault: OperatorError | None,
+    generation: int,
 ) -> Condition:
-    """Whether replicas follow the load."""
-    if not resolved.autoscaled:
-        message = f"autoscaling is off; {resolved.min_replicas} replicas are kept"
-        return condition("AutoscalingReady", True, "FixedReplicas", message, generation)
+    """Whether replicas follow the load; ``answered`` tells whether a query of KEDA's ever had an answer. Before that it
+    falls back as it does without metrics, which is no news while the first engine starts."""
     if not keda:
         message = (
             "KEDA is not installed in this cluster; install it, or turn autoscaling off. Replicas stay as they are"
@@ -137,13 +180,19 @@ def autoscaling_ready(
         return condition("AutoscalingReady", False, "KEDAMissing", message, generation)
     found = (scaled_object or {}).get("status", {}).get("conditions", [])
     states = {one["type"]: one for one in found}
-    if states.get("Fallback", {}).get("status") == "True":
-        message = "KEDA has no metrics and keeps the replicas, or raises them to the minimum"
-        return condition("AutoscalingReady", False, "Fallback", message, generation)
+    if scaled_object is None and fault is not None:
+        message = f"no ScaledObject can be made: {fault.message}"
+        return condition("AutoscalingReady", None, fault.reason, message, generation)
     if "Ready" not in states:
         return condition(
             "AutoscalingReady", None, "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet", generation
         )
     healthy = states["Ready"]["status"] == "True"
+    if healthy and not answered:
+        message = "KEDA's query has not answered yet: it does once Prometheus has the first engine's metrics"
+        return condition("AutoscalingReady", None, "Starting", message, generation)
+    if states.get("Fallback", {}).get("status") == "True":
+        message = "KEDA has no metrics and keeps the replicas, or raises them to the minimum"
+        return condition("AutoscalingReady", False, "Fallback", message, generation)
     message = states["Ready"].get("message", "") or "the ScaledObject is ready"
     return condition("AutoscalingReady", healthy, "Scaling" if healthy else "ScaledObjectNotReady", message, generation)

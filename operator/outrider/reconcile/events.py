@@ -1,18 +1,26 @@
-"""Events about decisions. One that cannot be posted is logged and forgotten: no decision may fail for want of its
-announcement."""
+"""Events: decisions, engines that are replaced, and a service that is not ready any more. One that cannot be posted is
+logged and forgotten: nothing may fail for want of its announcement."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+from outrider.api.conditions import Condition
 from outrider.core.decision import Change
+from outrider.core.schedule import parse_text
 from outrider.errors import KubeError
 from outrider.manifests.event import event
-from outrider.reconcile.neighbours import Neighbours
-from outrider.reconcile.registry import Service
+from outrider.reconcile.neighbours import Manifest, Neighbours
+from outrider.reconcile.registry import ENGINE_CONTAINER, Service
 
 logger = logging.getLogger(__name__)
+
+WARN_EVERY_S = 300.0
+"""Between two warnings of one reason: the longest back-off of a crash loop."""
+_STARTING = ("NoPods", "Starting")
 
 
 def rfc3339(time_s: float) -> str:
@@ -23,8 +31,81 @@ def rfc3339(time_s: float) -> str:
 async def post(service: Service, change: Change, neighbours: Neighbours) -> None:
     """Announce a change."""
     reason = "ScheduleRolledBack" if change.reason.startswith("rolled back") else f"{change.kind}Changed"
-    message = f"{change.before} → {change.after}: {change.reason}"
+    message = f"{_moved(change, first=_first(service, change))}; {change.reason}"
     await announce(service, reason, message, neighbours, warning=reason == "ScheduleRolledBack")
+
+
+def _moved(change: Change, *, first: bool) -> str:
+    """From what to what; the first time that K is spoken of it is explained."""
+    if change.kind == "Target":
+        return f"{change.before} → {change.after} requests in flight a replica"
+    before, after = parse_text(change.before).in_words, parse_text(change.after).in_words
+    return f"{before} → {after}" + (" (K = speculative tokens a step)" if first else "")
+
+
+def _first(service: Service, change: Change) -> bool:
+    """Whether no other change of the schedule is remembered."""
+    history = service.state.history if service.state else ()
+    return all(one == change or one.kind != "Schedule" for one in history)
+
+
+async def not_ready(service: Service, before: Condition | None, now: Condition, neighbours: Neighbours) -> None:
+    """Warn that a service turned not ready, or is so for another reason than before.
+
+    An engine that starts is no news, unless it was ready before. A reason that comes and goes, as that of a crash loop
+    does, is told again after a while only.
+    """
+    told = before is not None and (before.status, before.reason) == (now.status, now.reason)
+    starts = now.reason in _STARTING and (before is None or before.status != "True")
+    now_s = neighbours.clock()
+    recent = now_s < service.warned_s.get(now.reason, -WARN_EVERY_S) + WARN_EVERY_S
+    if now.status != "False" or told or starts or recent:
+        return
+    service.warned_s[now.reason] = now_s
+    await announce(service, now.reason, f"not ready: {now.message}", neighbours, warning=True)
+
+
+async def rolls(service: Service, before: Mapping[str, Any], after: Mapping[str, Any], neighbours: Neighbours) -> None:
+    """Tell that a Deployment got another pod template, if it did, and what is other about it."""
+    fields = template_changes(before["spec"]["template"], after["spec"]["template"])
+    if fields:
+        message = f"the engines are replaced one at a time, for a change of {', '.join(fields)}"
+        await announce(service, "EnginesRolling", message, neighbours)
+
+
+def template_changes(before: Manifest, after: Manifest) -> list[str]:
+    """What differs between two pod templates, in a word each: flags and variables of the engine, fields of its
+    container and of the pod."""
+    old, new = before.get("spec", {}), after.get("spec", {})
+    old_engine, new_engine = _engine(old), _engine(new)
+    flags = (_flags(one.get("args", [])) for one in (old_engine, new_engine))
+    variables = ({one["name"]: one for one in engine.get("env", [])} for engine in (old_engine, new_engine))
+    return [
+        *_differing(*flags),
+        *_differing(*variables),
+        *(name for name in _differing(old_engine, new_engine) if name not in ("args", "env")),
+        *(name for name in _differing(old, new) if name != "containers"),
+    ]
+
+
+def _engine(spec: Manifest) -> Manifest:
+    found: Manifest = next((one for one in spec.get("containers", []) if one["name"] == ENGINE_CONTAINER), {})
+    return found
+
+
+def _flags(args: Sequence[str]) -> dict[str, list[str]]:
+    """Arguments by the flag that they belong to."""
+    found: dict[str, list[str]] = {}
+    flag = ""
+    for arg in args:
+        flag, _, value = arg.partition("=") if arg.startswith("-") else (flag, "", arg)
+        found.setdefault(flag, []).append(value)
+    return found
+
+
+def _differing(before: Manifest, after: Manifest) -> list[str]:
+    names = sorted(before.keys() | after.keys())
+    return [name or "arguments" for name in names if before.get(name) != after.get(name)]
 
 
 async def announce(

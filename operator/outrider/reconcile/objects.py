@@ -28,7 +28,7 @@ from outrider.manifests import (
     service_account,
 )
 from outrider.manifests.engine_container import EngineContainer
-from outrider.reconcile import children, delivery, edge, persistence, replicas, status
+from outrider.reconcile import children, delivery, edge, events, persistence, replicas, status
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
@@ -80,7 +80,7 @@ class ObjectsPass:
         found = status.build(
             one,
             resolved,
-            _effective(resolved, container),
+            status.applied_settings(one) if one.config and one.config.frozen else _effective(resolved, container),
             keda=keda,
             fault=fault,
             warnings=warnings,
@@ -199,7 +199,10 @@ class ObjectsPass:
         )
         if resolved.autoscaled:
             await replicas.hand_over(one, self._neighbours)
+        before = one.children.get(f"Deployment/{resource.name}")
         live = await children.apply(one, wanted, self._neighbours)
+        if before is not None:
+            await events.rolls(one, before, live, self._neighbours)
         if resolved.autoscaled:
             await replicas.start_at_minimum(resolved, live, self._neighbours)
 

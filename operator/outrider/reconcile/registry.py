@@ -102,6 +102,8 @@ class Service:
     """The engines' image is ours, so that their admin port should answer."""
     admin_key_seen_s: float = 0.0
     """When the Secret was last found in its place."""
+    keda_answered: bool = False
+    """A query of KEDA's has had an answer."""
     absent: set[str] = field(default_factory=set)
     """Optional children, by ``kind/name``, that are known not to be there."""
     saved_s: float = 0.0
@@ -109,6 +111,8 @@ class Service:
     status: dict[str, Any] | None = None
     """The status as last written by this process."""
     status_written_s: float = 0.0
+    warned_s: dict[str, float] = field(default_factory=dict)
+    """When a warning that it is not ready was last posted, by reason."""
     looked_s: float = 0.0
     """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -203,6 +207,7 @@ class Registry:
         if before is not None and older(body, before):
             return key, False  # our own write already showed us more than this event does
         service.children[child] = body
+        service.keda_answered |= body["kind"] == "ScaledObject" and _keda_answered(body)
         changed = before is None or shape(before) != shape(body) or before.get("status") != body.get("status")
         return key, changed
 
@@ -218,6 +223,12 @@ class Registry:
             service.acknowledged.pop(pod.uid, None)
             service.declined.pop(pod.uid, None)
         return pod != before
+
+
+def _keda_answered(scaled_object: Manifest) -> bool:
+    """Whether its status tells of an answer: a query that is well now, or load that was seen."""
+    status = scaled_object.get("status", {})
+    return "lastActiveTime" in status or any(one.get("status") == "Happy" for one in status.get("health", {}).values())
 
 
 def older(body: Manifest, than: Manifest) -> bool:

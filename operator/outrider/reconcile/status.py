@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from outrider.api import API_VERSION, KIND
-from outrider.api.conditions import Condition, condition, conditions_of, set_conditions
+from outrider.api.conditions import READY, Condition, condition, conditions_of, set_conditions
 from outrider.api.defaults import Resolved
-from outrider.api.status import CapacityStatus, Change, EffectiveSettings, ReplicaStatus, Status, TuningStatus
+from outrider.api.status import (
+    CapacityStatus,
+    Change,
+    EffectiveSettings,
+    ModeInForce,
+    ReplicaStatus,
+    Status,
+    TuningStatus,
+)
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
-from outrider.reconcile import conditions
+from outrider.reconcile import conditions, events
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -29,7 +39,7 @@ LENGTH_BAND, RATE_BAND = 0.05, 3
 def build(
     service: Service,
     resolved: Resolved,
-    effective: EffectiveSettings,
+    effective: EffectiveSettings | None,
     *,
     keda: bool,
     fault: OperatorError | None,
@@ -37,7 +47,11 @@ def build(
     generation: int,
     now_s: float,
 ) -> Status:
-    """The status as things are, about the spec of ``generation``; ``warnings`` are what admission found doubtful."""
+    """The status as things are, about the spec of ``generation``.
+
+    ``effective`` are the settings in force, None if none were ever applied; ``warnings`` are what admission found
+    doubtful.
+    """
     old = conditions_of(service.body if service.status is None else {"status": service.status})
     return Status(
         observed_generation=generation,
@@ -47,7 +61,7 @@ def build(
             rfc3339(now_s),
         ),
         replicas=_replicas(service),
-        tuning=_tuning(service, resolved),
+        tuning=_tuning(service, resolved, effective),
         capacity=_capacity(service),
         history=_history(service),
         effective=effective,
@@ -62,6 +76,16 @@ def refused(service: Service, fault: OperatorError, generation: int, now_s: floa
         condition("Stalled", True, fault.reason, fault.message, generation),
     ]
     return Status(observed_generation=generation, conditions=set_conditions(old, new, rfc3339(now_s)))
+
+
+def applied_settings(service: Service) -> EffectiveSettings | None:
+    """The settings that the status last showed, which a paused service still runs; None if there are none."""
+    stored = service.body.get("status") if service.status is None else service.status
+    shown = stored.get("effective") if isinstance(stored, dict) else None
+    try:
+        return None if shown is None else EffectiveSettings.model_validate(shown)
+    except ValidationError:
+        return None  # of another version; what is not known is left out
 
 
 async def write(service: Service, status: Status, neighbours: Neighbours) -> None:
@@ -83,8 +107,16 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         "metadata": {"namespace": namespace, "name": name},
         "status": document,
     }
+    before = _ready(conditions_of({"status": service.status}))
     await neighbours.kube.apply(manifest, subresource="status")
     service.status, service.status_written_s = document, now_s
+    ready = _ready(status.conditions)
+    if ready is not None:
+        await events.not_ready(service, before, ready, neighbours)
+
+
+def _ready(found: Sequence[Condition]) -> Condition | None:
+    return next((one for one in found if one.type == READY), None)
 
 
 def _conditions(
@@ -94,22 +126,43 @@ def _conditions(
     pods = [pod for _, pod in sorted(service.pods.items())]
     ready_pods = service.ready_pods
     deployment = service.children.get(f"Deployment/{name}")
-    engine = conditions.engine_ready(pods, deployment, resolved, generation)
+    engine = conditions.engine_ready(pods, deployment, resolved, fault, generation)
     found = [
         conditions.ready(fault, engine, generation),
         engine,
         conditions.metrics_available(service.metrics, service.outcome is not None, generation),
-        conditions.autoscaling_ready(resolved, keda, service.children.get(f"ScaledObject/{name}"), generation),
+        _autoscaling(service, resolved, keda, fault, generation),
     ]
     if service.state is not None and resolved.mode != "Off":
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
         wanted = service.state.generation
         found.append(conditions.schedule_applied(wanted, _acknowledged(service), len(ready_pods), refusals, generation))
-    if service.config is not None and service.config.frozen:
+    if _frozen(service):
         by_spec = service.resource is not None and service.resource.spec.paused
-        return [*found, conditions.paused(by_spec, generation)]
-    under_way = conditions.reconciling(deployment, len(ready_pods), generation)
+        scaled = service.children.get(f"ScaledObject/{name}")
+        return [*found, conditions.paused(by_spec, scaled, deployment, generation)]
+    under_way = conditions.reconciling(deployment, len(ready_pods), fault, generation)
     return found if under_way is None else [*found, under_way]
+
+
+def _frozen(service: Service) -> bool:
+    return service.config is not None and service.config.frozen
+
+
+def _autoscaling(
+    service: Service, resolved: Resolved, keda: bool, fault: OperatorError | None, generation: int
+) -> Condition:
+    """Of a paused service counts what is there and not what its spec now says."""
+    name = service.key[1]
+    scaled, deployment = (service.children.get(f"{kind}/{name}") for kind in ("ScaledObject", "Deployment"))
+    if not _frozen(service):
+        autoscaled, replicas = resolved.autoscaled, resolved.min_replicas
+    else:
+        autoscaled, keda = scaled is not None or deployment is None, keda or scaled is not None
+        replicas = deployment["spec"].get("replicas", 1) if deployment else 0
+    if not autoscaled:
+        return conditions.fixed_replicas(replicas, generation)
+    return conditions.autoscaling_ready(keda, scaled, service.keda_answered, fault, generation)
 
 
 def _doubts(warnings: Sequence[str], generation: int) -> list[Condition]:
@@ -135,31 +188,34 @@ def _replicas(service: Service) -> ReplicaStatus | None:
     )
 
 
-def _tuning(service: Service, resolved: Resolved) -> TuningStatus:
+def _tuning(service: Service, resolved: Resolved, effective: EffectiveSettings | None) -> TuningStatus:
     state, outcome = service.state, service.outcome
+    mode: ModeInForce = "Paused" if _frozen(service) else resolved.mode
+    policy = effective.policy if effective and _frozen(service) else resolved.policy
     if state is None:
-        return TuningStatus(mode=resolved.mode, policy=resolved.policy)
+        return TuningStatus(mode=mode, policy=policy)
     changed_s = state.schedule_changed_s
     length = outcome.acceptance_length if outcome else None
     rate = outcome.acceptance_rate if outcome else None
     return TuningStatus(
-        mode=resolved.mode,
-        policy=resolved.policy,
+        mode=mode,
+        policy=policy,
         schedule=str(state.schedule),
         generation=state.generation,
         speculative_tokens=outcome.num_speculative_tokens if outcome else state.schedule.at(1),
         acceptance_length=None if length is None else f"{length.value:.2f}",
         acceptance_rate_percent=None if rate is None else round(100 * rate),
         acknowledged=f"{_acknowledged(service)}/{len(service.ready_pods)}",
-        reason=_reason(outcome),
+        reason=_reason(outcome, frozen=_frozen(service)),
         last_change=None if changed_s is None else rfc3339(changed_s),
     )
 
 
-def _reason(outcome: Outcome | None) -> str | None:
+def _reason(outcome: Outcome | None, *, frozen: bool) -> str | None:
     if outcome is None:
-        return None
-    return outcome.hold.message if outcome.hold is not None else outcome.reason
+        return "paused" if frozen else None
+    said = outcome.hold.message if outcome.hold is not None else outcome.reason
+    return f"paused, so nothing changes; found meanwhile: {said}" if frozen else said
 
 
 def _capacity(service: Service) -> CapacityStatus | None:

@@ -90,3 +90,15 @@ def test_index_0_of_a_lookup_repeats_batch_size_1() -> None:
 
 def test_rows_of_equal_k_are_joined() -> None:
     assert schedules.from_rows([Row(1, 4, 2), Row(5, 9, 2), Row(10, 12, 1)]) == Schedule((Row(1, 9, 2), Row(10, 12, 1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("1-256:3", "K 3", id="one for all"),
+        pytest.param("1-64:3 65-256:0", "K 3 up to batch 64, 0 beyond", id="two rows"),
+        pytest.param("1-65:5 66-126:3 127-256:1", "K 5 up to batch 65, 3 up to 126, 1 beyond", id="three rows"),
+    ],
+)
+def test_a_schedule_in_words(text: str, words: str) -> None:
+    assert parse_text(text).in_words == words

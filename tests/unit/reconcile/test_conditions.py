@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from outrider.api.conditions import Condition, condition
@@ -14,11 +12,17 @@ from outrider.reconcile import conditions
 from outrider.reconcile.registry import EnginePod
 from tests.unit.api.bodies import resource
 
-from .builders import FIXED_REPLICAS, forbidden, pod, unavailable
+from .builders import forbidden, pod, unavailable
 from .fakes import Manifest
 
 RESOLVED = resolve(resource().spec)
-SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engines serve", 3)
+SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engine serves", 3)
+WAITING = ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet")
+KEDA_STARTS = (
+    "Unknown",
+    "Starting",
+    "KEDA's query has not answered yet: it does once Prometheus has the first engine's metrics",
+)
 LOADS = condition("EngineReady", False, "Starting", "engines are loading", 3)
 
 
@@ -64,6 +68,18 @@ def unscheduled(message: str) -> Manifest:
     return pod(ready=False, conditions=[refusal], container={"state": {}})
 
 
+def scaled_object(**states: str) -> Manifest:
+    """A ScaledObject whose conditions have these states; ``_message`` goes to Ready."""
+    message = states.pop("_message", "")
+    trigger = {"metadata": {"threshold": "40"}}
+    return {
+        "spec": {"triggers": [trigger], "minReplicaCount": 1, "maxReplicaCount": 6},
+        "status": {
+            "conditions": [{"type": type_, "status": status, "message": message} for type_, status in states.items()]
+        },
+    }
+
+
 def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) -> Manifest:
     return {
         "metadata": {"generation": 2},
@@ -77,7 +93,7 @@ def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) 
     [
         pytest.param(None, 0, "Creating", "the children are being made", id="nothing is there yet"),
         pytest.param(
-            {"metadata": {"generation": 1}, "spec": {}}, 0, "RollingOut", "0 of 1 engines run the new template",
+            {"metadata": {"generation": 1}, "spec": {}}, 0, "RollingOut", "0 of 1 engine run the new template",
             id="the Deployment was just made",
         ),
         pytest.param(
@@ -85,7 +101,7 @@ def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) 
             id="its controller has not looked at the change yet",
         ),
         pytest.param(
-            deployment(replicas=3, updated=1), 3, "RollingOut", "1 of 3 engines run the new template",
+            deployment(replicas=3, updated=1), 3, "RollingOut", "1 of 3 engines runs the new template",
             id="one of three is replaced",
         ),
         pytest.param(
@@ -95,7 +111,7 @@ def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) 
     ],
 )  # fmt: skip
 def test_reconciling(found: Manifest | None, pods_ready: int, reason: str, message: str) -> None:
-    assert said(conditions.reconciling(found, pods_ready, 3)) == ("True", reason, message)
+    assert said(conditions.reconciling(found, pods_ready, None, 3)) == ("True", reason, message)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +123,7 @@ def test_reconciling(found: Manifest | None, pods_ready: int, reason: str, messa
     ],
 )
 def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -> None:
-    assert conditions.reconciling(found, pods_ready, 3) is None
+    assert conditions.reconciling(found, pods_ready, None, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -115,11 +131,11 @@ def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -
     [
         pytest.param([], ("False", "NoPods", "no engine pod exists yet"), id="no pod"),
         pytest.param(
-            pods(pod(), pod("chat-b", ready=False)), ("True", "EnginesServe", "1 of 3 engines serve"), id="one serves"
+            pods(pod(), pod("chat-b", ready=False)), ("True", "EnginesServe", "1 of 3 engines serves"), id="one serves"
         ),
         pytest.param(
             pods(pod(), waiting("CrashLoopBackOff", name="chat-b")),
-            ("True", "EnginesServe", "1 of 3 engines serve"),
+            ("True", "EnginesServe", "1 of 3 engines serves"),
             id="one serves beside one that crashes",
         ),
         pytest.param(
@@ -175,22 +191,50 @@ def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -
     ],
 )
 def test_engine_ready(found: list[EnginePod], expected: tuple[str, str, str]) -> None:
-    assert said(conditions.engine_ready(found, deployment(replicas=3, updated=3), RESOLVED, 3)) == expected
+    assert said(conditions.engine_ready(found, deployment(replicas=3, updated=3), RESOLVED, None, 3)) == expected
 
 
 def test_engines_that_outlive_their_budget_name_the_field_to_raise() -> None:
     late = deployment(replicas=1, updated=1, desired=1)
     late["status"]["conditions"] = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
-    found = conditions.engine_ready(pods(pod(ready=False)), late, RESOLVED, 3)
+    found = conditions.engine_ready(pods(pod(ready=False)), late, RESOLVED, None, 3)
     assert (found.status, found.reason) == ("False", "StartupTimeout")
     assert "startup.budgetSeconds" in found.message
 
 
-@pytest.mark.parametrize(("by_spec", "word"), [(True, "spec.paused"), (False, "OUTRIDER_PAUSED")])
-def test_a_pause_names_who_asked_for_it(by_spec: bool, word: str) -> None:
-    found = conditions.paused(by_spec, 3)
-    assert found.status == "True"
-    assert word in found.message
+@pytest.mark.parametrize(
+    ("by_spec", "found", "live", "message"),
+    [
+        pytest.param(
+            True,
+            scaled_object(Ready="True"),
+            deployment(replicas=3, updated=3),
+            "paused by spec.paused: changes of the spec wait; the autoscaler goes on with the last target (40) and"
+            " bounds 1-6; set paused: false to continue",
+            id="under an autoscaler, which nobody pauses",
+        ),
+        pytest.param(
+            True,
+            None,
+            deployment(replicas=1, updated=1, desired=1),
+            "paused by spec.paused: changes of the spec wait; it keeps 1 replica; set paused: false to continue",
+            id="a fixed number of replicas",
+        ),
+        pytest.param(
+            False,
+            None,
+            None,
+            "paused by OUTRIDER_PAUSED for the whole fleet: changes of the spec wait; nothing was made of it so far;"
+            " unset it where the operator runs to continue",
+            id="made while the fleet is paused",
+        ),
+    ],
+)
+def test_a_pause_names_who_asked_for_it_what_goes_on_and_how_it_ends(
+    by_spec: bool, found: Manifest | None, live: Manifest | None, message: str
+) -> None:
+    reason = "PausedBySpec" if by_spec else "PausedByOperator"
+    assert said(conditions.paused(by_spec, found, live, 3)) == ("True", reason, message)
 
 
 @pytest.mark.parametrize(
@@ -226,13 +270,16 @@ def test_metrics_available(missing: Missing | None, known: bool, expected: tuple
     ("acknowledged", "ready", "refusals", "expected"),
     [
         pytest.param(0, 0, [], ("Unknown", "NoReadyEngine", "no engine is ready to take a schedule"), id="no engine"),
-        pytest.param(3, 3, [], ("True", "Acknowledged", "all 3 engines acknowledged generation 17"), id="all have it"),
-        pytest.param(1, 3, [], ("False", "Delivering", "1 of 3 engines acknowledged generation 17"), id="under way"),
+        pytest.param(
+            1, 1, [], ("True", "Acknowledged", "the engine acknowledged schedule 17"), id="the only one has it"
+        ),
+        pytest.param(3, 3, [], ("True", "Acknowledged", "all 3 engines acknowledged schedule 17"), id="all have it"),
+        pytest.param(1, 3, [], ("False", "Delivering", "1 of 3 engines acknowledged schedule 17"), id="under way"),
         pytest.param(
             2,
             3,
             ["engine 10.0.0.3: no answer", "engine 10.0.0.4: no answer"],
-            ("False", "EngineRefused", "2 of 3 engines acknowledged generation 17; engine 10.0.0.3: no answer"),
+            ("False", "EngineRefused", "2 of 3 engines acknowledged schedule 17; engine 10.0.0.3: no answer"),
             id="some did not take it: the first one is named",
         ),
     ],
@@ -241,30 +288,13 @@ def test_schedule_applied(acknowledged: int, ready: int, refusals: list[str], ex
     assert said(conditions.schedule_applied(17, acknowledged, ready, refusals, 3)) == expected
 
 
-def scaled_object(**states: str) -> Manifest:
-    """A ScaledObject whose conditions have these states; ``_message`` goes to Ready."""
-    message = states.pop("_message", "")
-    return {
-        "status": {
-            "conditions": [{"type": type_, "status": status, "message": message} for type_, status in states.items()]
-        }
-    }
-
-
 @pytest.mark.parametrize(
-    ("changes", "keda", "found", "expected"),
+    ("keda", "found", "answered", "expected"),
     [
         pytest.param(
-            FIXED_REPLICAS,
-            True,
-            None,
-            ("True", "FixedReplicas", "autoscaling is off; 3 replicas are kept"),
-            id="a fixed number",
-        ),
-        pytest.param(
-            {},
             False,
             None,
+            False,
             (
                 "False",
                 "KEDAMissing",
@@ -272,44 +302,58 @@ def scaled_object(**states: str) -> Manifest:
             ),
             id="no KEDA",
         ),
+        pytest.param(True, None, False, WAITING, id="just made"),
+        pytest.param(True, {"status": {}}, False, WAITING, id="not looked at yet"),
+        pytest.param(True, scaled_object(Ready="True"), False, KEDA_STARTS, id="it has asked nobody yet"),
         pytest.param(
-            {}, True, None, ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet"), id="just made"
+            True, scaled_object(Ready="True", Fallback="True"), False, KEDA_STARTS, id="the first engine still starts"
         ),
         pytest.param(
-            {},
-            True,
-            {"status": {}},
-            ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet"),
-            id="not looked at yet",
+            True, scaled_object(Ready="True"), True, ("True", "Scaling", "the ScaledObject is ready"), id="it scales"
         ),
         pytest.param(
-            {}, True, scaled_object(Ready="True"), ("True", "Scaling", "the ScaledObject is ready"), id="it scales"
-        ),
-        pytest.param(
-            {},
             True,
             scaled_object(Ready="False", _message="no scaler for trigger"),
+            False,
             ("False", "ScaledObjectNotReady", "no scaler for trigger"),
             id="KEDA cannot use it",
         ),
         pytest.param(
-            {},
             True,
             scaled_object(Ready="True", Fallback="True"),
+            True,
             ("False", "Fallback", "KEDA has no metrics and keeps the replicas, or raises them to the minimum"),
             id="KEDA has lost its metrics",
         ),
         pytest.param(
-            {},
             True,
             scaled_object(Ready="True", Fallback="False"),
+            True,
             ("True", "Scaling", "the ScaledObject is ready"),
             id="and found them again",
         ),
     ],
 )
-def test_autoscaling_ready(
-    changes: dict[str, Any], keda: bool, found: Manifest | None, expected: tuple[str, str, str]
-) -> None:
-    resolved = resolve(resource(changes).spec)
-    assert said(conditions.autoscaling_ready(resolved, keda, found, 3)) == expected
+def test_autoscaling_ready(keda: bool, found: Manifest | None, answered: bool, expected: tuple[str, str, str]) -> None:
+    assert said(conditions.autoscaling_ready(keda, found, answered, None, 3)) == expected
+
+
+@pytest.mark.parametrize(("replicas", "kept"), [(1, "1 replica"), (3, "3 replicas")])
+def test_a_fixed_number_of_replicas(replicas: int, kept: str) -> None:
+    expected = ("True", "FixedReplicas", f"autoscaling is off; the service keeps {kept}")
+    assert said(conditions.fixed_replicas(replicas, 3)) == expected
+
+
+def test_what_a_fault_keeps_from_being_made_waits_for_the_same_remedy() -> None:
+    fault = NotReady("NameTaken", "Service/chat belongs to someone else; delete it", 10.0)
+    engine = conditions.engine_ready([], None, RESOLVED, fault, 3)
+    scaling = conditions.autoscaling_ready(True, None, False, fault, 3)
+    assert said(engine) == ("False", "NameTaken", f"no engine can be made: {fault.message}")
+    assert said(scaling) == ("Unknown", "NameTaken", f"no ScaledObject can be made: {fault.message}")
+    assert conditions.reconciling(None, 0, fault, 3) is None
+
+
+def test_what_is_there_already_is_told_as_it_is_whatever_the_fault() -> None:
+    fault, live = NotReady("NameTaken", "taken", 10.0), deployment(replicas=3, updated=3)
+    assert conditions.engine_ready(pods(pod()), live, RESOLVED, fault, 3).reason == "EnginesServe"
+    assert conditions.autoscaling_ready(True, scaled_object(Ready="True"), True, fault, 3).reason == "Scaling"

@@ -151,7 +151,7 @@ class TestDecision:
         (event,) = world.kube.created("Event")
         assert event["reason"] == "ScheduleChanged"
         assert event["type"] == "Normal"
-        assert event["message"] == "1-256:3 → 1-256:5: acceptance rate 90% moves K 3→5"
+        assert event["message"] == "K 3 → K 5 (K = speculative tokens a step); acceptance rate 90% moves K 3→5"
         assert event["involvedObject"]["uid"] == "5f0c"
 
     async def test_all_ready_engines_hear_of_it(self) -> None:
@@ -198,7 +198,7 @@ class TestDecision:
         world.add({"spec.speculation.tuning": {"mode": "Fixed", "initialSpeculativeTokens": 2}}, generation=4)
         await world.reconcile()
         await world.control.run()
-        assert [event["reason"] for event in world.kube.created("Event")] == ["ScheduleChanged"]
+        assert [event["reason"] for event in world.kube.created("Event")] == ["EnginesRolling", "ScheduleChanged"]
 
     @pytest.mark.parametrize(
         "changes",
@@ -350,6 +350,9 @@ async def test_a_target_that_moves_is_remembered_and_announced() -> None:
     await events.post(world.service(), Change(NOW_S, "Target", "32", "40", "TPOT: 40 fit"), world.neighbours)
     await world.reconcile()
     (event,) = world.kube.created("Event")
-    assert (event["reason"], event["message"]) == ("TargetChanged", "32 → 40: TPOT: 40 fit")
+    assert (event["reason"], event["message"]) == (
+        "TargetChanged",
+        "32 → 40 requests in flight a replica; TPOT: 40 fit",
+    )
     thresholds = [one["metadata"]["threshold"] for one in world.kube.live("ScaledObject", "chat")["spec"]["triggers"]]
     assert thresholds == ["40", "5", "80"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from outrider.api.conditions import Condition, condition
 from outrider.core.decision import Change
+from outrider.core.state import initial_state
 from outrider.errors import Forbidden, Unavailable
 from outrider.reconcile import events
+from tests.unit.core.builders import config
 
 from .builders import World
 from .fakes import NOW_S, Manifest
@@ -35,17 +40,28 @@ def test_times_are_written_as_the_api_server_writes_them() -> None:
     ("change", "reason", "type_", "message"),
     [
         pytest.param(
-            RAISED, "ScheduleChanged", "Normal", "1-256:3 → 1-256:5: acceptance rate 90% moves K 3→5", id="a schedule"
+            RAISED, "ScheduleChanged", "Normal",
+            "K 3 → K 5 (K = speculative tokens a step); acceptance rate 90% moves K 3→5",
+            id="a schedule",
         ),
         pytest.param(
-            Change(NOW_S, "Target", "32", "40", "TPOT: 40 fit"), "TargetChanged", "Normal", "32 → 40: TPOT: 40 fit",
+            Change(NOW_S, "Schedule", "1-256:3", "1-42:5 43-126:3 127-256:1", "at batch 9 K 3→5: 4 ms a token"),
+            "ScheduleChanged",
+            "Normal",
+            "K 3 → K 5 up to batch 42, 3 up to 126, 1 beyond (K = speculative tokens a step);"
+            " at batch 9 K 3→5: 4 ms a token",
+            id="a schedule of several rows",
+        ),
+        pytest.param(
+            Change(NOW_S, "Target", "32", "40", "TPOT: 40 fit"), "TargetChanged", "Normal",
+            "32 → 40 requests in flight a replica; TPOT: 40 fit",
             id="a target",
         ),
         pytest.param(
             Change(NOW_S, "Schedule", "1-256:5", "1-256:3", "rolled back: 80 tokens/s a request"),
             "ScheduleRolledBack",
             "Warning",
-            "1-256:5 → 1-256:3: rolled back: 80 tokens/s a request",
+            "K 5 → K 3 (K = speculative tokens a step); rolled back: 80 tokens/s a request",
             id="a change that did harm is taken back, and that is a warning",
         ),
     ],
@@ -53,6 +69,98 @@ def test_times_are_written_as_the_api_server_writes_them() -> None:
 async def test_what_an_event_says(world: World, change: Change, reason: str, type_: str, message: str) -> None:
     event = await posted(world, change)
     assert (event["reason"], event["type"], event["message"]) == (reason, type_, message)
+
+
+async def test_k_is_explained_once(world: World) -> None:
+    earlier = Change(NOW_S - 60, "Schedule", "1-256:5", "1-256:3", "at batch 8")
+    world.service().state = replace(initial_state(config()), history=(RAISED, earlier))
+    event = await posted(world, RAISED)
+    assert event["message"] == "K 3 → K 5; acceptance rate 90% moves K 3→5"
+
+
+TEMPLATE: Manifest = {
+    "spec": {
+        "nodeSelector": {"gpu": "H100"},
+        "containers": [
+            {"name": "mesh", "image": "proxy:1"},
+            {
+                "name": "engine",
+                "image": "vllm:1",
+                "args": ["--model", "m", "--max-num-seqs", "256", "--seed=1", "-tp", "2"],
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}],
+                "resources": {"limits": {"gpu": "1"}},
+            },
+        ],
+    }
+}
+
+
+def template(engine: Manifest, spec: Manifest | None = None) -> Manifest:
+    mesh, old = TEMPLATE["spec"]["containers"]
+    return {"spec": {**TEMPLATE["spec"], **(spec or {}), "containers": [mesh, {**old, **engine}]}}
+
+
+@pytest.mark.parametrize(
+    ("after", "fields"),
+    [
+        pytest.param(template({}), [], id="nothing"),
+        pytest.param(
+            template({"args": ["--model", "m", "--max-num-seqs", "128", "--seed=2", "-tp", "2", "--new"]}),
+            ["--max-num-seqs", "--new", "--seed"],
+            id="arguments by their flag",
+        ),
+        pytest.param(
+            template({"env": [{"name": "A", "value": "2"}, {"name": "C", "value": "1"}]}), ["A", "B", "C"],
+            id="variables by name",
+        ),
+        pytest.param(template({"image": "vllm:2", "resources": {}}), ["image", "resources"], id="the container"),
+        pytest.param(template({}, {"nodeSelector": {}}), ["nodeSelector"], id="the pod"),
+    ],
+)  # fmt: skip
+def test_what_is_other_about_a_template(after: Manifest, fields: list[str]) -> None:
+    assert events.template_changes(TEMPLATE, after) == fields
+
+
+class TestNotReady:
+    @staticmethod
+    async def warnings(world: World, *reasons: str) -> list[str]:
+        """The service goes through these reasons a minute apart, ready where one is empty; what was warned of."""
+        before: Condition | None = None
+        for reason in reasons:
+            now = condition("Ready", not reason, reason or "EnginesServe", "a sentence", 3)
+            await events.not_ready(world.service(), before, now, world.neighbours)
+            before = now
+            world.clock.advance(60)
+        posted = world.kube.created("Event")
+        assert all(one["type"] == "Warning" and one["message"] == "not ready: a sentence" for one in posted)
+        return [one["reason"] for one in posted]
+
+    @pytest.mark.parametrize(
+        ("reasons", "warned"),
+        [
+            pytest.param(["NoPods", "Starting", ""], [], id="a service that starts is no news"),
+            pytest.param(["NoPods", "NameTaken", "NameTaken", ""], ["NameTaken"], id="a fault is told once"),
+            pytest.param(["", "Starting"], ["Starting"], id="the last engine is gone"),
+            pytest.param(
+                ["Starting", "EngineCrashLoop", "Starting", "EngineCrashLoop", "Starting", "EngineCrashLoop"],
+                ["EngineCrashLoop"],
+                id="a crash loop comes and goes",
+            ),
+            pytest.param(
+                ["EngineCrashLoop", *[""] * 5, "EngineCrashLoop"],
+                ["EngineCrashLoop", "EngineCrashLoop"],
+                id="the same again, later",
+            ),
+            pytest.param(["NameTaken", "Forbidden"], ["NameTaken", "Forbidden"], id="one fault after the other"),
+        ],
+    )
+    async def test_each_turn_is_told_once(self, world: World, reasons: list[str], warned: list[str]) -> None:
+        assert await self.warnings(world, *reasons) == warned
+
+    async def test_unknown_is_no_turn(self, world: World) -> None:
+        unknown = condition("Ready", None, "APIServerUnreachable", "no answer", 3)
+        await events.not_ready(world.service(), None, unknown, world.neighbours)
+        assert world.kube.created("Event") == []
 
 
 async def test_an_event_is_about_the_resource_as_it_lives(world: World) -> None:

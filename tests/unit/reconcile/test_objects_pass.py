@@ -149,11 +149,31 @@ class TestChildren:
         assert await world.reconcile() is None
 
 
+class TestRolling:
+    async def test_a_change_that_replaces_engines_is_announced_with_what_changed(self, world: World) -> None:
+        await world.settle()
+        world.add({"spec.engine": {"maxNumSeqs": 128}, "spec.resources.memory": "64Gi"}, generation=4)
+        await world.settle()
+        (event,) = world.kube.created("Event")
+        assert (event["type"], event["reason"]) == ("Normal", "EnginesRolling")
+        assert event["message"].startswith("the engines are replaced one at a time, for a change of ")
+        assert "--max-num-seqs" in event["message"]
+        assert event["message"].endswith(", resources")
+
+    async def test_a_change_that_replaces_none_is_not(self, world: World) -> None:
+        await world.settle()
+        world.add({"spec.objectives.tpotMilliseconds": 50, "spec.autoscaling.maxReplicas": 9}, generation=4)
+        await world.settle()
+        assert world.kube.created("Event") == []
+
+
 class TestInvalid:
     async def test_what_cannot_work_is_said_and_nothing_is_touched(self, world: World) -> None:
         world.add(IMPOSSIBLE, generation=4)
         assert await world.reconcile() is None
-        assert world.journal == [f"apply {STATUS}"]
+        assert world.kube.applied() == [STATUS]
+        (event,) = world.kube.created("Event")
+        assert (event["type"], event["reason"]) == ("Warning", "ArgumentRefused")
         status, reason, message = world.condition("Stalled") or ("", "", "")
         assert (status, reason) == ("True", "ArgumentRefused")
         assert "spec.engine.extraArgs[0]" in message
@@ -170,7 +190,7 @@ class TestInvalid:
         world.forget_writes()
         world.add(IMPOSSIBLE, generation=4)
         await world.settle()
-        assert set(world.journal) == {f"apply {STATUS}"}
+        assert set(world.kube.applied()) == {STATUS}
         world.add(generation=5)
         assert await world.reconcile() is None
         assert world.condition("Stalled") is None
@@ -225,6 +245,34 @@ class TestPaused:
         world.add(generation=5)
         await world.settle()
         assert world.kube.live("Deployment", "chat")["spec"]["revisionHistoryLimit"] == 3
+
+    async def test_status_shows_what_runs_and_not_what_the_spec_now_says(self, world: World) -> None:
+        await world.settle()
+        applied = world.status()["effective"]
+        new = {"spec.engine": {"maxNumSeqs": 128}, "spec.speculation.tuning": {"policy": "AcceptanceThreshold"}}
+        world.add({**PAUSED, **new, "spec.autoscaling": {"mode": "Off", "minReplicas": 3}}, generation=4)
+        await world.settle()
+        world.restart()
+        await world.settle()
+        assert world.status()["observedGeneration"] == 4
+        assert world.status()["effective"] == applied
+        tuning = world.status()["tuning"]
+        assert (tuning["mode"], tuning["policy"], tuning["reason"]) == ("Paused", "Goodput", "paused")
+        status, reason, message = world.condition("Paused") or ("", "", "")
+        assert (status, reason) == ("True", "PausedBySpec")
+        assert "the last target (32) and bounds 1-6" in message
+        assert (world.condition("AutoscalingReady") or ("", ""))[1] == "WaitingForKEDA"
+        world.add(new, generation=5)
+        await world.settle()
+        assert world.status()["effective"]["maxNumSeqs"] == 128
+        assert world.status()["tuning"]["mode"] == "Adaptive"
+
+    async def test_of_a_service_that_was_made_paused_nothing_is_in_force(self) -> None:
+        world = World()
+        world.add(PAUSED)
+        await world.settle()
+        assert "effective" not in world.status()
+        assert (world.condition("AutoscalingReady") or ("", ""))[:2] == ("Unknown", "WaitingForKEDA")
 
     async def test_engines_that_come_are_told_and_leases_are_renewed(self, world: World) -> None:
         await world.settle()
@@ -327,7 +375,7 @@ class TestFaults:
         assert world.condition("ScheduleApplied") == (
             "False",
             "EngineRefused",
-            "0 of 1 engines acknowledged generation 1; engine 10.0.0.1: no answer",
+            "0 of 1 engine acknowledged schedule 1; engine 10.0.0.1: no answer",
         )
 
 

@@ -273,3 +273,24 @@ class TestFingerprints:
         assert shape(deployment()) == shape(deployment(version="11", status={"readyReplicas": 1}))
         assert shape(deployment()) != shape(deployment(generation=2))
         assert shape(deployment()) != shape(deployment(uid="d-2"))
+
+
+@pytest.mark.parametrize(
+    ("status", "answered"),
+    [
+        pytest.param({}, False, id="not taken up yet"),
+        pytest.param({"health": {"s0": {"status": "Failing", "numberOfFailures": 4}}}, False, id="no answer so far"),
+        pytest.param(
+            {"health": {"s0": {"status": "Failing"}, "s1": {"status": "Happy"}}}, True, id="one query has an answer"
+        ),
+        pytest.param({"lastActiveTime": "2027-01-15T08:00:00Z"}, True, id="load was seen some time"),
+    ],
+)
+def test_an_answer_to_keda_is_remembered(registry: Registry, status: Manifest, answered: bool) -> None:
+    scaled: Manifest = {**deployment(status=status), "kind": "ScaledObject", "apiVersion": "keda.sh/v1alpha1"}
+    registry.child_event("ADDED", scaled)
+    assert known(registry).keda_answered is answered
+    lost: Manifest = {**scaled, "status": {"health": {"s0": {"status": "Failing"}}}}
+    lost["metadata"] = {**scaled["metadata"], "resourceVersion": "11"}
+    registry.child_event("MODIFIED", lost)
+    assert known(registry).keda_answered is answered

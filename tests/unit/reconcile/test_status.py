@@ -83,6 +83,13 @@ class TestContent:
             "reason": "1-24:5 25-256:1 already yields most",
         }
 
+    def test_a_pause_shows_and_so_does_what_was_found_meanwhile(self) -> None:
+        _, service = known()
+        service.config = config(frozen=True)
+        tuning = build(service).as_dict()["tuning"]
+        assert tuning["mode"] == "Paused"
+        assert tuning["reason"] == "paused, so nothing changes; found meanwhile: 1-24:5 25-256:1 already yields most"
+
     def test_a_hold_is_the_reason(self) -> None:
         held = replace(OUTCOME, proposal=replace(OUTCOME.proposal, held=Hold("Dwell", "wait 45 s more")))
         assert shown(outcome=held)["tuning"]["reason"] == "wait 45 s more"
@@ -151,7 +158,7 @@ class TestContent:
         _, service = known()
         service.refusals = {ENGINE_UID + "chat-c": "engine chat-c: still loading"}
         (applied,) = [one for one in build(service).conditions if one.type == "ScheduleApplied"]
-        assert (applied.reason, applied.message) == ("Delivering", "1 of 2 engines acknowledged generation 17")
+        assert (applied.reason, applied.message) == ("Delivering", "1 of 2 engines acknowledged schedule 17")
 
     def test_a_refused_resource_is_stalled_and_shows_nothing_that_may_be_out_of_date(self) -> None:
         _, service = known()
