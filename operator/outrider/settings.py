@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, HttpUrl
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -16,10 +17,12 @@ def _names(value: object) -> object:
 class Settings(BaseSettings):
     """Settings of one operator process; every field is an environment variable with the prefix ``OUTRIDER_``."""
 
-    model_config = SettingsConfigDict(env_prefix="OUTRIDER_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="OUTRIDER_", frozen=True, extra="forbid", use_attribute_docstrings=True
+    )
 
-    prometheus_url: HttpUrl
-    """Where engine metrics are asked for, such as http://prometheus-operated.monitoring:9090."""
+    prometheus_url: HttpUrl = Field(examples=["http://prometheus-operated.monitoring:9090"])
+    """Where engine metrics are asked for."""
     keda_prometheus_url: HttpUrl | None = None
     """The same store as KEDA reaches it, if that is another address."""
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
@@ -41,6 +44,7 @@ class Settings(BaseSettings):
     health_port: int = Field(default=8081, ge=0, le=65535)
     """Port of the liveness probe; 0 turns it off."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least severe messages that are logged: DEBUG, INFO, WARNING or ERROR."""
 
     @property
     def window_s(self) -> float:
@@ -56,3 +60,31 @@ class Settings(BaseSettings):
     def keda_prometheus(self) -> str:
         """The metrics store's address for KEDA's triggers."""
         return str(self.keda_prometheus_url or self.prometheus_url).rstrip("/")
+
+
+def variable(field: str) -> str:
+    """The environment variable of a field."""
+    return f"{Settings.model_config['env_prefix']}{field.upper()}"
+
+
+def example(field: str) -> str:
+    """``VARIABLE=value`` to start from; empty for a field that shows none."""
+    examples = Settings.model_fields[field].examples
+    return f"{variable(field)}={examples[0]}" if examples else ""
+
+
+def described() -> list[str]:
+    """A line for each variable: what it is, and its default or an example."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        text = " ".join((field.description or "").split()).rstrip(".")
+        known = f"required, for example {example(name)}" if field.is_required() else f"default: {_default(field)}"
+        lines.append(f"{variable(name)}: {text} ({known})")
+    return lines
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value in (None, ()):
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

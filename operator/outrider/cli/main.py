@@ -13,7 +13,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run_command.run)
+app.command("run", help=run_command.HELP)(run_command.run)
 
 
 def _version(wanted: bool) -> None:

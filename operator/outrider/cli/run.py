@@ -12,13 +12,16 @@ from prometheus_client import start_http_server
 from pydantic import ValidationError
 
 from outrider import handlers, telemetry
-from outrider.settings import Settings
+from outrider.settings import Settings, described, example, variable
 
 EXIT_SETTINGS = 2
 
 
+HELP = "Run the operator until it is stopped. Settings come from the environment:\n\n" + "\n\n".join(described())
+
+
 def run() -> None:
-    """Run the operator until it is stopped. Settings come from the environment, as OUTRIDER_… variables."""
+    """Run the operator; `HELP` is what the command line says of it."""
     try:
         settings = Settings()  # type: ignore[call-arg]  # pydantic-settings fills fields from the environment
     except ValidationError as error:
@@ -42,5 +45,7 @@ async def _serve(settings: Settings) -> None:
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
-    field = ".".join(str(part) for part in fault["loc"])
-    return f"outrider: setting OUTRIDER_{field.upper()}: {fault['msg']}"
+    field = str(fault["loc"][0])
+    found = "is not set" if fault["type"] == "missing" else fault["msg"]
+    start = example(field)
+    return f"outrider: setting {variable(field)}: {found}" + (f"; write for example {start}" if start else "")

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from outrider import __version__
 from outrider.cli.main import app
+from outrider.settings import Settings, variable
 
 
 @pytest.fixture
@@ -34,7 +35,12 @@ def test_help_names_the_commands(runner: CliRunner) -> None:
 def test_help_of_a_command_says_where_its_settings_come_from(runner: CliRunner) -> None:
     result = runner.invoke(app, ["run", "--help"])
     assert result.exit_code == 0
-    assert "OUTRIDER_" in result.stdout
+    said = " ".join(result.stdout.replace("│", " ").split())
+    assert all(variable(name) in said for name in Settings.model_fields)
+    assert "OUTRIDER_PROMETHEUS_URL: Where engine metrics are asked for (required, for example" in said
+    assert "OUTRIDER_PAUSED: Observe and explain for the whole fleet, change nothing (default: false)" in said
+    assert ": (" not in said, "every variable says what it is"
+    assert "OUTRIDER_CONTROL_PERIOD_S: Seconds between two control passes (default: 15)" in said
 
 
 def test_without_a_command_the_help_is_shown(runner: CliRunner) -> None:
@@ -46,7 +52,10 @@ def test_run_without_settings_names_what_is_missing(runner: CliRunner) -> None:
     result = runner.invoke(app, ["run"])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == "outrider: setting OUTRIDER_PROMETHEUS_URL: Field required\n"
+    assert result.stderr == (
+        "outrider: setting OUTRIDER_PROMETHEUS_URL: is not set; write for example"
+        " OUTRIDER_PROMETHEUS_URL=http://prometheus-operated.monitoring:9090\n"
+    )
 
 
 def test_run_names_every_setting_that_is_wrong(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
