@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from outrider.core.schedule import InvalidSchedule
 from outrider.engine import capabilities as known
@@ -142,7 +143,18 @@ def _warnings(config: EngineConfig) -> Iterator[str]:
             " or lower sharedMemory"
         )
     if config.speculates:
+        yield from _holes(config)
         yield from _speculation_warnings(config)
+
+
+def _holes(config: EngineConfig) -> Iterator[str]:
+    for before, after in pairwise(config.rows if config.mode == "Fixed" else ()):
+        if after.first > before.last + 1:
+            k = before.num_speculative_tokens
+            yield (
+                f"spec.speculation.tuning.schedule has no row for batch {before.last + 1}-{after.first - 1}: K {k} of"
+                f" the row before it is used there; to say so end that row at {after.first - 1}"
+            )
 
 
 def _speculation_warnings(config: EngineConfig) -> Iterator[str]:

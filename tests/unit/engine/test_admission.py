@@ -89,6 +89,16 @@ def test_every_fault_is_named_at_once() -> None:
             {"initial_speculative_tokens": 4}, "so 3 is used; choose among 0, 1, 2, 3, 5", id="a start without graphs"
         ),
         pytest.param(
+            {"mode": "Fixed", "rows": rows((1, 16, 3), (64, 128, 2), (256, 4096, 0))},
+            "no row for batch 17-63: K 3 of the row before it is used there",
+            id="a table with a hole",
+        ),
+        pytest.param(
+            {"mode": "Fixed", "rows": rows((1, 16, 3), (64, 128, 2), (256, 4096, 0))},
+            "no row for batch 129-255: K 2 of the row before it",
+            id="and its second one",
+        ),
+        pytest.param(
             {"mode": "Fixed", "rows": rows((1, 8, 5), (9, 64, 4))}, "in steps of 30 tokens", id="a schedule that pads"
         ),
     ],
@@ -103,9 +113,8 @@ def test_admitted_with_a_warning(changes: dict[str, Any], words: str) -> None:
         pytest.param({}, id="the minimal example"),
         pytest.param({"mode": "Off"}, id="no speculation"),
         pytest.param({"mode": "Off", "extra_args": ("--enable-lora",)}, id="adapters without speculation"),
-        pytest.param(
-            {"mode": "Fixed", "rows": rows((1, 16, 3), (64, 128, 2), (256, 4096, 0))}, id="a table with holes"
-        ),
+        pytest.param({"mode": "Fixed", "rows": rows((1, 16, 3), (17, 4096, 0))}, id="a table without holes"),
+        pytest.param({"rows": rows((1, 16, 3), (64, 4096, 0))}, id="a table with a hole that nobody keeps"),
         pytest.param({"mode": "Fixed", "initial_speculative_tokens": 4}, id="one fixed K of the user's own"),
         pytest.param({"extra_args": ("--enable-prefix-caching", "--seed", "-1")}, id="arguments of the user's own"),
     ],
