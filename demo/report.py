@@ -20,7 +20,7 @@ def arms_table(console: Console, document: Mapping[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     asked = f"TPOT met ({document['percentile_asked']} % asked)"
     for title in ("", "tokens/s", asked, "replica-s", "good tokens per replica-s"):
-        table.add_column(title, justify="right" if title else "left")
+        table.add_column(title, justify="right" if title else "left", no_wrap=not title)
     for name in ARM_TITLES:
         arm = document["arms"][name]
         table.add_row(

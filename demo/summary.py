@@ -152,8 +152,8 @@ def comparison(arms: Mapping[str, Mapping[str, Any]], asked: int) -> list[str]:
         f" its target of {best['target']} comes from a load test of this very traffic: nobody has either in advance.",
         f"Beside Outrider in the same replay it served {_beside(best, ours)}.",
         f"The service asks for {asked} % of its requests within the objective:"
-        f" {_reached('Outrider, live,', live, asked)}; {_reached('in virtual time', ours, asked)};"
-        f" {_reached('the best fixed K', best, asked)}.",
+        f" {_reached('Outrider, live', live, asked)}; {_reached('Outrider in virtual time', ours, asked)};"
+        f" {_reached('best fixed K', best, asked)}.",
     ]
 
 
@@ -168,7 +168,7 @@ def _beside(arm: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 def _reached(who: str, arm: Mapping[str, Any], asked: int) -> str:
     share = arm["tpot_attainment_percent"]
-    return f"{who} {'reached' if share >= asked else 'missed'} it with {share:.1f} %"
+    return f"{who} {share:.1f} %, {'reached' if share >= asked else 'missed'}"
 
 
 def decisions(facts: Mapping[str, ServiceFacts]) -> list[dict[str, Any]]:

@@ -129,4 +129,4 @@ def test_the_comparison_says_who_was_better_in_what(best: dict[str, Any], words:
     assert "in hindsight" in hindsight
     assert words in beside
     assert "95 % of its requests" in asked
-    assert "Outrider, live, missed it with 94.9 %; in virtual time reached it with 95.0 %" in asked
+    assert "Outrider, live 94.9 %, missed; Outrider in virtual time 95.0 %, reached;" in asked
