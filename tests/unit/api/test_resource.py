@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from outrider.api.resource import parse
 from outrider.errors import InvalidSpec
-from tests.unit.api.bodies import ADMITTED, EXAMPLES, changed, example, refused, resource
+from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, refused, resource
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -62,3 +62,9 @@ def test_labels_annotations_and_status_are_not_read() -> None:
     plain = resource()
     noisy = resource({"metadata.labels": {"app.kubernetes.io/instance": "argo"}, "status": {"anything": [1, 2]}})
     assert noisy == plain
+
+
+def test_the_readme_shows_the_minimal_example_as_it_is() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text.split("```yaml\n")[1].split("```")[0]
+    assert yaml.safe_load(shown) == example("01-minimal")
