@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from outrider.core import graphs
 from outrider.core.schedule import InvalidSchedule
 from outrider.engine import capabilities as known
-from outrider.engine import flags, graphs
+from outrider.engine import flags
 from outrider.engine.command_line import initial_schedule, kept_values, speculative_tokens_values, takes_table
 from outrider.engine.config import EngineConfig
 from outrider.errors import InvalidSpec

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from outrider.core import graphs
 from outrider.core.schedule import Schedule, constant, from_lookup, parse_rows
 from outrider.engine import capabilities as known
-from outrider.engine import graphs
 from outrider.engine.config import EngineConfig
 
 HTTP_PORT = 8000

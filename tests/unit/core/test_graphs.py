@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.engine.graphs import (
+from outrider.core.graphs import (
     CAPTURE_LIMIT,
     capture_limit,
     capture_sizes,
