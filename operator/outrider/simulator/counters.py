@@ -119,6 +119,7 @@ class EngineCounters:
     finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FINISH_REASONS, 0))
     histograms: dict[str, Histogram] = field(init=False)
     cells: dict[CellKey, StepCell] = field(default_factory=dict)
+    steps_by_k: dict[int, int] = field(default_factory=dict)
     stalls: int = 0
     stall_seconds: float = 0.0
     longest_step_s: dict[str, float] = field(default_factory=dict)
@@ -146,24 +147,28 @@ class EngineCounters:
         self.drafted_per_pos[:width] += requests
         self.accepted_per_pos[:width] += accepted_per_pos
 
-    def observe_step(self, key: CellKey, seconds: float, requests: int) -> None:
-        """A step ended."""
-        cell = self.cells.get(key)
-        if cell is None:
-            cell = self.cells[key] = StepCell()
-        cell.steps += 1
-        cell.seconds += seconds
-        cell.seconds_squared += seconds * seconds
-        cell.requests += requests
+    def observe_step(self, key: CellKey, seconds: float, requests: int, *, settled: bool) -> None:
+        """A step ended. One that is not settled verified what an earlier K drafted, and belongs to no cell."""
+        k = key.num_speculative_tokens
+        self.steps_by_k[k] = self.steps_by_k.get(k, 0) + 1
+        if settled:
+            cell = self.cells.get(key)
+            if cell is None:
+                cell = self.cells[key] = StepCell()
+            cell.steps += 1
+            cell.seconds += seconds
+            cell.seconds_squared += seconds * seconds
+            cell.requests += requests
         for reader, longest in self.longest_step_s.items():
             if seconds > longest:
                 self.longest_step_s[reader] = seconds
 
     def observe_request(self, record: RequestRecord) -> None:
-        """A request ended. Aborted ones only count by reason: vLLM has no times of them."""
-        self.finished[record.finish_reason] += 1
+        """A request ended. Aborted ones leave no trace: vLLM counts a request with its last output, and who hung up
+        gets none."""
         if record.finish_reason == "abort":
             return
+        self.finished[record.finish_reason] += 1
         request = record.request
         decode_s = record.finished_s - record.first_token_s
         for family, value in (
@@ -191,10 +196,7 @@ class EngineCounters:
 
     def steps_by_speculative_tokens(self) -> dict[int, int]:
         """Steps by the K they scheduled, ascending."""
-        steps: dict[int, int] = {}
-        for key, cell in self.cells.items():
-            steps[key.num_speculative_tokens] = steps.get(key.num_speculative_tokens, 0) + cell.steps
-        return dict(sorted(steps.items()))
+        return dict(sorted(self.steps_by_k.items()))
 
 
 def histogram_bounds(max_model_len: int, custom: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:

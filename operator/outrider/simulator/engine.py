@@ -231,10 +231,11 @@ class SimulatedEngine:
         if len(self._batch):
             self._end_decode(seconds)
         prompt_tokens = sum(self._end_chunk(chunk) for chunk in step.chunks)
+        settled = self._width == step.num_speculative_tokens
         self._width = step.num_speculative_tokens
         bucket = 1 << (step.requests - 1).bit_length()
         key = CellKey(bucket, step.num_speculative_tokens, bool(step.chunks))
-        self.counters.observe_step(key, seconds, step.requests)
+        self.counters.observe_step(key, seconds, step.requests, settled=settled)
         generated = self.counters.generation_tokens - before
         self.counters.histograms["vllm:iteration_tokens_total"].observe(prompt_tokens + generated)
         if seconds > STALL_S * self.profile.dilation:

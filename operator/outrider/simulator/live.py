@@ -11,12 +11,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from outrider.simulator.admin import AdminPort, Reply, parse_json
+from outrider.simulator.admin import AdminPort
 from outrider.simulator.engine import SimulatedEngine
 from outrider.simulator.metrics import Exposition
 from outrider.simulator.profile import Profile
 from outrider.simulator.request import Listener, Request
 from outrider.simulator.settings import EngineSettings
+from outrider_runtime.protocol import Reply, parse_json
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from outrider.simulator import openai
-from outrider.simulator.admin import VLLM_VERSION, Reply, parse_json
+from outrider.simulator.admin import VLLM_VERSION
 from outrider.simulator.engine import RequestTooLong
 from outrider.simulator.live import LiveEngine
 from outrider.simulator.metrics import CONTENT_TYPE
 from outrider.simulator.openai import Ask, BadRequest
 from outrider.simulator.request import RequestRecord
+from outrider_runtime.protocol import Reply, parse_json
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -256,7 +256,7 @@ async def test_a_client_that_hangs_up_frees_its_place(start: Start) -> None:
     running.cancel()
     async with asyncio.timeout(5):
         await engine.live.idle.wait()
-    assert engine.live.engine.counters.finished["abort"] == 1
+    assert engine.live.engine.counters.finished["abort"] == 0  # as in vLLM: nobody is there to be answered
 
 
 async def test_a_plain_engine_has_no_admin_port(start: Start) -> None:
