@@ -34,11 +34,16 @@ demo: setup ## Run the main job on the local cluster and watch it live
 .PHONY: test
 test: check ## Check everything, then run the tests, those on the local cluster included
 	@# By file: the tests of a module share a cluster. In the order of the folders: those on clusters take longest.
-	$(BIN)/pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(TEST_ARGS)
+	$(BIN)/pytest -m "not long and not engine" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(TEST_ARGS)
 
 .PHONY: test-full
 test-full: test ## The tests, and the long suites that do not fit their time
 	$(BIN)/pytest -m long $(TEST_ARGS)
+
+.PHONY: test-engine
+test-engine: setup ## Test the runtime plugin in a real vLLM on CPU, beside the simulated engine
+	$(BIN)/python -m tests.engine.environment
+	$(BIN)/pytest tests/engine $(TEST_ARGS)
 
 .PHONY: check
 check: fmt-check lint types imports generate-check ## All that can be checked without running anything
