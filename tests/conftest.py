@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("outrider", deadline=None)  # a busy machine is no fault of the code
+hypothesis.settings.load_profile("outrider")
 
 pytest_plugins = ["tests.testbed.fixtures"]
 

@@ -336,7 +336,7 @@ observations = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.one_of(observations, st.just(GONE)), min_size=1, max_size=12),
     st.sampled_from(["Goodput", "AcceptanceThreshold"]),

@@ -33,7 +33,7 @@ def workloads(draw: st.DrawFn) -> list[tuple[float, int, int]]:
     schedule=st.sampled_from(["1-256:0", "1-256:6", "1-2:5 3-8:2 9-256:0", "1-3:0 4-256:3"]),
     blocks=st.sampled_from([26_000, 450]),
 )
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 def test_everything_that_was_generated_is_accounted_for(
     workload: list[tuple[float, int, int]], schedule: str, blocks: int
 ) -> None:

@@ -196,7 +196,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(arguments=st.lists(WORDS, max_size=6), port=st.sampled_from(["8001", "x", ""]))
 def test_whatever_is_wrong_ends_the_engine_with_a_sentence(arguments: list[str], port: str) -> None:
     with contextlib.suppress(EngineExit):
