@@ -86,6 +86,8 @@ class EngineUnderTest:
     """How long it may take to look at its mounted files again."""
     state_at_start: Mapping[str, Any] = field(default_factory=dict)
     """What ``GET /schedule`` said before any test."""
+    process_id: int | None = None
+    """Of the API server of a real engine."""
 
     # The admin port.
 

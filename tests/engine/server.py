@@ -129,7 +129,7 @@ def real(start: Start) -> Iterator[EngineUnderTest]:
             cwd=folder,
             start_new_session=True,
         )
-    engine.alive = lambda: child.poll() is None
+    engine.alive, engine.process_id = lambda: child.poll() is None, child.pid
     try:
         _wait_until_it_serves(engine, child, log)
         engine.state_at_start = engine.get().body
