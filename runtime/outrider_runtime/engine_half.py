@@ -59,6 +59,7 @@ class EngineHalf:
         self.facts, self.meter = facts, StepMeter(last_step_s=now_s, last_token_s=now_s)
         self._install, self._unfinished, self._clock = install, unfinished, clock
         self._warming = False
+        self._work_since_s: float | None = None
         self._values = tuple(sorted(set(facts.start_table or ())))
         initial = self._initial(environment.get(INITIAL_SCHEDULE, ""))
         self.keeper = ScheduleKeeper(
@@ -127,12 +128,17 @@ class EngineHalf:
             "stalls": meter.stalls,
             "stall_s": meter.stall_seconds,
             "since_token_s": round(now_s - meter.last_token_s, 6),
-            "since_step_s": round(now_s - meter.last_step_s, 6),
         }
 
     def state(self) -> dict[str, Any]:
-        """What a probe wants to know."""
-        return {"since_step_s": self._clock() - self.meter.last_step_s, "unfinished": self._unfinished()}
+        """What a probe wants to know: how long no step ended while requests were there, as far as probes have seen."""
+        now_s = self._clock()
+        if not self._unfinished():
+            self._work_since_s = None
+            return {"silent_s": 0.0}
+        if self._work_since_s is None:
+            self._work_since_s = now_s
+        return {"silent_s": now_s - max(self.meter.last_step_s, self._work_since_s)}
 
     def warm(self, k: int | None) -> Reply:
         """Run every batch size with this K until `end_warm_up`; schedules that arrive meanwhile wait for that.
@@ -159,7 +165,7 @@ class EngineHalf:
 
     def measure(self, enabled: bool) -> Reply:
         """Switch the measuring of steps on or off, to find out what it costs."""
-        self.meter.enabled = enabled
+        self.meter.switch(enabled)
         return Reply(200, {"measuring": enabled})
 
     def _apply(self, schedule: Schedule) -> None:

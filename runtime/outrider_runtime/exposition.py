@@ -19,6 +19,7 @@ from outrider_runtime.progress import Progress
 
 _OWN = ["engine"]
 _ENGINE = ["0"]  # With data parallelism, where engines have other numbers, vLLM drops the schedule.
+_CONTROLLABLE = "1 if K can change while the engine runs."
 _CELL = ["engine", "batch", "speculative_tokens", "kind"]
 _CELL_FAMILIES = {
     "outrider_engine_steps": 3,
@@ -35,20 +36,23 @@ class Exposition(Collector):
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self.snapshot: dict[str, Any] | None = None
         self._progress, self._clock = progress, clock
+        self._stalls_shown, self._stall_s_shown = 0.0, 0.0
 
     def describe(self) -> list[Metric]:
         """Nothing in advance: cells appear as steps of their kind do."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All families; before the first snapshot only what this process knows."""
+        """All families; without a snapshot only what this process knows, and that nothing can be told."""
         rejected = CounterMetricFamily(
             "outrider_engine_rejected", "Requests refused at once, by reason.", labels=["engine", "reason"]
         )
         for reason, count in self._progress.rejected.items():
             rejected.add_metric([*_ENGINE, reason], count)
         yield rejected
-        if self.snapshot is not None:
+        if self.snapshot is None:
+            yield _gauge("controllable", _CONTROLLABLE, 0.0)
+        else:
             yield from self._gauges(self.snapshot)
             yield from self._stalls(self.snapshot)
             yield from self._cells(self.snapshot["cells"])
@@ -59,25 +63,26 @@ class Exposition(Collector):
             ("schedule_generation", "Generation of the last schedule taken over.", snapshot["generation"]),
             ("schedule_initial", "1 while the initial schedule runs.", snapshot["initial"]),
             ("schedule_lease_seconds", "Seconds until the initial schedule returns.", snapshot["lease_s"]),
-            ("controllable", "1 if K can change while the engine runs.", snapshot["controllable"]),
+            ("controllable", _CONTROLLABLE, snapshot["controllable"]),
             ("longest_step_seconds", "Longest step since the scrape before.", snapshot["longest_step_s"]),
             ("seconds_since_token", "Seconds since the last token.", max(silent_s, snapshot["since_token_s"])),
         ):
-            family = GaugeMetricFamily(f"outrider_engine_{name}", text, labels=_OWN)
-            family.add_metric(_ENGINE, float(value))
-            yield family
+            yield _gauge(name, text, float(value))
         info = InfoMetricFamily("outrider_engine_schedule", "The schedule in force.", labels=_OWN)
         info.add_metric(_ENGINE, {"schedule": snapshot["schedule"]})
         yield info
 
     def _stalls(self, snapshot: dict[str, Any]) -> Iterator[Metric]:
-        # A step that hangs now has not ended, so the engine core has not counted it.
+        # A step that hangs now has not ended, so the engine core has not counted it. Silence may turn out to have been
+        # no step at all; a counter must not go back for that, or it would look like a restart.
         silent_s = self._progress.silent_s(self._clock())
         hangs = silent_s if silent_s > STALL_S else 0.0
+        self._stalls_shown = max(self._stalls_shown, snapshot["stalls"] + bool(hangs))
+        self._stall_s_shown = max(self._stall_s_shown, snapshot["stall_s"] + hangs)
         stalls = CounterMetricFamily("outrider_engine_stalls", "Steps of over a second.", labels=_OWN)
-        stalls.add_metric(_ENGINE, snapshot["stalls"] + bool(hangs))
+        stalls.add_metric(_ENGINE, self._stalls_shown)
         seconds = CounterMetricFamily("outrider_engine_stall_seconds", "Seconds of such steps.", labels=_OWN)
-        seconds.add_metric(_ENGINE, snapshot["stall_s"] + hangs)
+        seconds.add_metric(_ENGINE, self._stall_s_shown)
         yield from (stalls, seconds)
 
     def _cells(self, rows: list[list[Any]]) -> Iterator[Metric]:
@@ -87,6 +92,12 @@ class Exposition(Collector):
                 batch, k, mixed = row[:3]
                 family.add_metric([*_ENGINE, str(batch), str(k), "mixed" if mixed else "decode"], row[column])
             yield family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(f"outrider_engine_{name}", text, labels=_OWN)
+    family.add_metric(_ENGINE, value)
+    return family
 
 
 def register(exposition: Exposition) -> None:

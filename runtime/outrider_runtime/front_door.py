@@ -42,6 +42,7 @@ class FrontDoor(Door):
         self._numbers = itertools.count()
         self._warm = False
         self._document: str | None = None
+        self._fault = ""
 
     def now_s(self) -> float:
         """A monotonic clock."""
@@ -50,7 +51,7 @@ class FrontDoor(Door):
     async def start(self, engine_client: Any, host: str) -> None:
         """Open the admin port and begin the warm-up; vLLM opens its own port meanwhile, and the probe on `/ready`
         keeps traffic away."""
-        self._client = engine_client
+        self._client, self._fault = engine_client, vllm_adapter.fault()
         max_num_seqs, _, _ = vllm_adapter.limits(engine_client)
         self.progress = Progress(max_num_seqs, self._settings.max_waiting, self._settings.no_progress_s)
         self.progress.heard(self.now_s(), tokens=True)
@@ -80,6 +81,8 @@ class FrontDoor(Door):
 
     async def ready(self) -> Reply:
         """``GET /ready``: 200 after the warm-up, while the engine answers or was heard of a moment ago."""
+        if self._fault:  # no half answers in the engine core, which serves all the same
+            return Reply(200, {"ready": True, "reason": f"not controllable: {self._fault}"})
         if not self._warm:
             return Reply(503, {"ready": False, "reason": "the engine warms up"})
         assert self.progress is not None
@@ -93,14 +96,14 @@ class FrontDoor(Door):
         except Exception as error:
             return Reply(503, {"ready": False, "reason": _sentence(error)})
         self.progress.heard(self.now_s())
-        silent_s = state.get("since_step_s", 0.0)
-        if state.get("unfinished") and silent_s > self._settings.no_progress_s:
+        silent_s = state.get("silent_s", 0.0)
+        if silent_s > self._settings.no_progress_s:
             return Reply(503, {"ready": False, "reason": f"no step ended for {silent_s:.0f} s while requests wait"})
         return Reply(200, {"ready": True, "reason": ""})
 
     async def refresh(self) -> None:
         """Fetch the figures that a scrape shows; those of the scrape before stay where the engine does not answer."""
-        if self._exposition is None:
+        if self._exposition is None or self._fault:
             return
         try:
             status, body = await asyncio.wait_for(vllm_adapter.call(self._client, "snapshot"), SCRAPE_S)
@@ -117,9 +120,8 @@ class FrontDoor(Door):
             self.progress.heard(self.now_s(), tokens=tokens, waiting=waiting)
 
     async def _ask(self, method: str, *arguments: object) -> Reply:
-        reason = vllm_adapter.fault()
-        if reason:
-            return not_controllable(reason)
+        if self._fault:
+            return not_controllable(self._fault)
         try:
             status, body = await asyncio.wait_for(vllm_adapter.call(self._client, method, *arguments), ANSWER_S)
         except TimeoutError:
@@ -136,7 +138,7 @@ class FrontDoor(Door):
     async def _prepare(self) -> None:
         """Take over the mounted document, warm up, then watch the document."""
         await self._read_document()
-        if self._settings.warm_up_s:
+        if self._settings.warm_up_s and not self._fault:
             await self._warm_up()
         self._warm = True
         while True:
@@ -145,7 +147,7 @@ class FrontDoor(Door):
 
     async def _warm_up(self) -> None:
         status, body = await vllm_adapter.call(self._client, "warm", None)
-        if status != 200:
+        if status != 200:  # not controllable: there is one K, and vLLM warms up by itself
             return
         started_s = self.now_s()
         max_num_seqs, max_model_len, vocabulary = vllm_adapter.limits(self._client)

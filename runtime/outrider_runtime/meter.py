@@ -71,16 +71,27 @@ class StepMeter:
             self._last_end_s = None
 
     def ended(self, output: object, now_s: float, *, tokens: bool, work_left: bool) -> None:
-        """The results of a step arrived; ``tokens`` says whether any request got one."""
+        """The results of a step arrived; ``tokens`` says whether any request got one, ``work_left`` whether the engine
+        has more to do."""
         step = self._take(output)
         if step is None:
             return
+        self.progressed(now_s, tokens=tokens)
         seconds = now_s - (step.started_s if self._last_end_s is None else self._last_end_s)
         self._last_end_s = now_s if work_left or self._under_way else None
+        self._count(step, seconds)
+
+    def progressed(self, now_s: float, *, tokens: bool) -> None:
+        """Results arrived, and are not measured."""
         self.last_step_s = now_s
         if tokens:
             self.last_token_s = now_s
-        self._count(step, seconds)
+
+    def switch(self, enabled: bool) -> None:
+        """Measure or not; what is under way belongs to neither time."""
+        self.enabled = enabled
+        self._forget_under_way()
+        self._last_k = None
 
     def longest_step_s(self, reader: str) -> float:
         """The longest step since this reader asked last."""
@@ -94,6 +105,7 @@ class StepMeter:
         self.steps_by_k.clear()
         self._longest_s.clear()
         self.stalls, self.stall_seconds = 0, 0.0
+        self._forget_under_way()
 
     def as_rows(self) -> list[list[Any]]:
         """``[batch, K, mixed, steps, seconds, seconds squared, requests]`` by cell, in order."""
@@ -102,8 +114,15 @@ class StepMeter:
             for cell, sums in sorted(self.cells.items())
         ]
 
+    def _forget_under_way(self) -> None:
+        self._under_way.clear()
+        self._last_end_s = None
+
     def _take(self, output: object) -> _Step | None:
-        """The step that ended. Steps end in order; one that never ends (an error) is passed over."""
+        """The step that ended; None for one without tokens, which nobody scheduled here. Steps end in order; one that
+        never ends (an error) is passed over."""
+        if not any(step.output is output for step in self._under_way):
+            return None
         while self._under_way:
             step = self._under_way.popleft()
             if step.output is output:

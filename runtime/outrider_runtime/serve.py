@@ -12,9 +12,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from outrider.core import graphs
+from outrider.core.schedule import InvalidSchedule, parse_rows
 
 ALLOW_UNSAFE = "OUTRIDER_ALLOW_UNSAFE"
 """Variable for the brave: with 1, unsafe settings are named and taken."""
@@ -36,9 +38,12 @@ _UNSAFE_VARIABLES = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "lets every client load weights",
     "VLLM_USE_RUST_FRONTEND": "loads no plugin, and so has no admin port",
 }
-_SIZES = ("--cudagraph-capture-sizes", "--max-cudagraph-capture-size", "--compilation-config", "--enforce-eager", "-O")
+_SIZES = ("--cudagraph-capture-sizes", "--max-cudagraph-capture-size", "--compilation-config", "-cc", "--enforce-eager")
 SHORTEST_ABBREVIATION = 5
 """Characters of ``--tru``: vLLM's parser takes beginnings of flags for the flags."""
+
+Fault = tuple[str, str]
+"""A setting that is refused, and what it does."""
 
 USAGE = f"""usage: python -m outrider_runtime.serve MODEL [arguments of vllm serve]
 
@@ -85,11 +90,12 @@ def plan(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan:
         Refused: a setting is unsafe or cannot be read.
     """
     words = _model_first(list(arguments))
-    faults = [*_unsafe_flags(words), *_unsafe_variables(environment)]
+    faults = [*_unsafe_flags(words), *_unsafe_variables(environment), *_api_servers(words)]
     if faults and environment.get(ALLOW_UNSAFE) != "1":
-        raise Refused([*faults, f"set {ALLOW_UNSAFE}=1 to start all the same"])
+        refusals = [f"{what} is refused: it {why}" for what, why in faults]
+        raise Refused([*refusals, f"set {ALLOW_UNSAFE}=1 to start all the same"])
     variables = {"VLLM_PLUGINS": _with_plugin(environment.get("VLLM_PLUGINS", ""))}
-    if _value(words, "--api-server-count") is None:
+    if _value(words, "--api-server-count", "-asc") is None:
         words += ["--api-server-count", "1"]
     words, sentence, live, initial = _speculation(words)
     if live and "VLLM_USE_V2_MODEL_RUNNER" not in environment:
@@ -97,7 +103,7 @@ def plan(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan:
     if initial is not None and INITIAL_SCHEDULE not in environment:
         variables[INITIAL_SCHEDULE] = json.dumps([[1, 1, initial]])
     if faults:
-        sentence += f"; UNSAFE: {'; '.join(faults)}"
+        sentence += "; UNSAFE: " + "; ".join(f"{what} {why}" for what, why in faults)
     return Plan(tuple(words), variables, sentence)
 
 
@@ -128,18 +134,22 @@ def _speculation(words: list[str]) -> tuple[list[str], str, bool, int | None]:
     ceiling, method = config.get("num_speculative_tokens"), config.get("method")
     if not isinstance(ceiling, int) or ceiling < 1:
         return words, "num_speculative_tokens is not given: K stays as vLLM chooses it", False, None
+    if _whole(words, "--data-parallel-size", 1) > 1:
+        return words, "vLLM drops the schedule under data parallelism: K stays as it is, scale by replicas", False, None
     if method in STATIC_METHODS:
         return words, f"method {method} drafts {ceiling} tokens in every step: K stays as it is", False, None
     table = config.get("num_speculative_tokens_per_batch_size")
     if table:
-        values = sorted({row[2] for row in table if isinstance(row, list) and len(row) == 3})
-        initial = None
+        try:
+            values, initial = list(parse_rows(table, ceiling=ceiling).values), None
+        except InvalidSchedule as error:
+            raise Refused([f"num_speculative_tokens_per_batch_size: {fault}" for fault in error.faults]) from error
     else:
-        values, initial = list(graphs.choose_speculative_tokens(ceiling)), ceiling
+        # The table has a row for each batch size at most; what is left of a nesting set nests.
+        largest = _whole(words, "--max-num-seqs", DEFAULT_MAX_NUM_SEQS)
+        values, initial = list(graphs.choose_speculative_tokens(ceiling))[-largest:], ceiling
         config["num_speculative_tokens_per_batch_size"] = [[n, n, k] for n, k in enumerate(values, start=1)]
         words = _replaced(words, json.dumps(config))
-    if not values or max(values) > ceiling or min(values) < 0:
-        raise Refused([f"num_speculative_tokens_per_batch_size names K {values}; they must be 0 to {ceiling}"])
     words, sizes = _with_sizes(words, values)
     return words, f"K {', '.join(map(str, values))} can change while the engine runs; {sizes}", True, initial
 
@@ -151,7 +161,7 @@ def _with_sizes(words: list[str], values: list[int]) -> tuple[list[str], str]:
         unsafe = graphs.unsafe_batches(values, given, max_num_seqs)
         state = f"{len(unsafe)} batch sizes need the guard" if unsafe else "target and drafter share them all"
         return words, f"CUDA graphs of the sizes given: {state}"
-    if any(word.partition("=")[0] in _SIZES or word.startswith("-O") for word in words):
+    if any(_name(word) in _SIZES or word.startswith(("-O", "--compilation-config.", "-cc.")) for word in words):
         return words, "CUDA graphs as given, beside the guard"
     sizes = graphs.capture_sizes(values, graphs.capture_limit(values, max_num_seqs))
     step = graphs.step_of(values)
@@ -159,22 +169,29 @@ def _with_sizes(words: list[str], values: list[int]) -> tuple[list[str], str]:
     return words, f"{len(sizes)} CUDA-graph sizes up to {sizes[-1]}, multiples of {step} that target and drafter share"
 
 
-def _unsafe_flags(words: Sequence[str]) -> list[str]:
+def _unsafe_flags(words: Sequence[str]) -> list[Fault]:
     faults = []
     for word in words:
-        name = word.partition("=")[0].replace("_", "-")
+        name = _name(word)
         for flag, reason in _UNSAFE_FLAGS.items():
             if name == flag or (len(name) >= SHORTEST_ABBREVIATION and flag.startswith(name)):
-                faults.append(f"{word.partition('=')[0]} ({flag}) is refused: it {reason}")
+                faults.append((f"{word.partition('=')[0]} ({flag})", reason))
     return faults
 
 
-def _unsafe_variables(environment: Mapping[str, str]) -> list[str]:
+def _unsafe_variables(environment: Mapping[str, str]) -> list[Fault]:
     return [
-        f"{name} is refused: it {reason}"
+        (name, reason)
         for name, reason in _UNSAFE_VARIABLES.items()
         if environment.get(name, "0").lower() not in ("", "0", "false")
     ]
+
+
+def _api_servers(words: Sequence[str]) -> list[Fault]:
+    count = _value(words, "--api-server-count", "-asc")
+    if count in (None, "1"):
+        return []
+    return [(f"--api-server-count {count}", "leaves /metrics without step times; one server is enough for an engine")]
 
 
 def _with_plugin(plugins: str) -> str:
@@ -203,34 +220,36 @@ def _speculative_config(words: Sequence[str]) -> dict[str, Any] | None:
 def _replaced(words: list[str], config: str) -> list[str]:
     kept, skip = [], False
     for word in words:
-        name, equals, _ = word.partition("=")
+        equals = "=" in word
         if skip:
             skip = False
-        elif name.replace("_", "-") in ("--speculative-config", "-sc"):
+        elif _name(word) in ("--speculative-config", "-sc"):
             skip = not equals
         else:
             kept.append(word)
     return [*kept, "--speculative-config", config]
 
 
+def _name(word: str) -> str:
+    """The flag of a word as vLLM's parser reads it: underscores are hyphens, and ``=`` begins the value."""
+    return word.partition("=")[0].replace("_", "-") if word.startswith("-") else ""
+
+
 def _value(words: Sequence[str], *names: str) -> str | None:
     """The value of a flag, written ``--flag value`` or ``--flag=value``."""
     for position, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name.replace("_", "-") in names:
+        _, equals, value = word.partition("=")
+        if _name(word) in names:
             return value if equals else (words[position + 1] if position + 1 < len(words) else "")
     return None
 
 
 def _numbers(words: Sequence[str], flag: str) -> list[int]:
-    if flag not in words:
+    names = [_name(word) for word in words]
+    if flag not in names:
         return []
-    numbers = []
-    for word in words[list(words).index(flag) + 1 :]:
-        if not word.isdigit():
-            break
-        numbers.append(int(word))
-    return numbers
+    following = takewhile(str.isdigit, words[names.index(flag) + 1 :])
+    return [int(word) for word in following]
 
 
 def _whole(words: Sequence[str], flag: str, default: int) -> int:

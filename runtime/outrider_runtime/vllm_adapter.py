@@ -210,35 +210,54 @@ def _measure(scheduler: Any, half: EngineHalf) -> None:
     schedule, update = scheduler.schedule, scheduler.update_from_output
     meter, longest_decode = half.meter, 1 + scheduler.num_spec_tokens
 
+    def begin(output: Any, now_s: float) -> None:
+        requests = len(output.num_scheduled_tokens)
+        if not requests:
+            meter.idle()
+            return
+        cached = output.scheduled_cached_reqs
+        mixed = (
+            bool(output.scheduled_new_reqs)
+            or output.total_num_scheduled_tokens > requests * longest_decode
+            or 0 in cached.num_output_tokens
+            or bool(cached.resumed_req_ids)
+        )
+        meter.scheduled(output, now_s, requests=requests, k=output.num_spec_tokens_to_schedule, mixed=mixed)
+
+    def end(output: Any, results: Any) -> None:
+        now_s, tokens = half.now_s(), any(client.outputs for client in results.values())
+        if meter.enabled:
+            meter.ended(output, now_s, tokens=tokens, work_left=scheduler.has_unfinished_requests())
+        else:
+            meter.progressed(now_s, tokens=tokens)
+
     @functools.wraps(schedule)
     def scheduled(*args: Any, **kwargs: Any) -> Any:
         now_s = half.before_step()
         output = schedule(*args, **kwargs)
         if meter.enabled:
-            requests = len(output.num_scheduled_tokens)
-            if requests:
-                cached = output.scheduled_cached_reqs
-                mixed = (
-                    bool(output.scheduled_new_reqs)
-                    or output.total_num_scheduled_tokens > requests * longest_decode
-                    or 0 in cached.num_output_tokens
-                    or bool(cached.resumed_req_ids)
-                )
-                k = output.num_spec_tokens_to_schedule
-                meter.scheduled(output, now_s, requests=requests, k=k, mixed=mixed)
-            else:
-                meter.idle()
+            try:
+                begin(output, now_s)
+            except Exception as error:
+                _stop_measuring(half, error)
         return output
 
     @functools.wraps(update)
     def updated(output: Any, *args: Any, **kwargs: Any) -> Any:
         results = update(output, *args, **kwargs)
-        if meter.enabled:
-            tokens = any(client.outputs for client in results.values())
-            meter.ended(output, half.now_s(), tokens=tokens, work_left=scheduler.has_unfinished_requests())
+        try:
+            end(output, results)
+        except Exception as error:
+            _stop_measuring(half, error)
         return results
 
     scheduler.schedule, scheduler.update_from_output = scheduled, updated
+
+
+def _stop_measuring(half: EngineHalf, error: Exception) -> None:
+    if half.meter.enabled:
+        half.meter.switch(False)
+        logger.warning("Outrider: steps are not measured any more: %s", error)
 
 
 def _guard_drafter() -> None:
