@@ -11,6 +11,13 @@ logger = logging.getLogger("vllm.outrider")
 _said = False
 
 
+def _guard() -> None:
+    try:
+        vllm_adapter.install_graph_guard()
+    except Exception as error:
+        logger.warning("Outrider: no guard for the drafter's CUDA graphs: %s", error)
+
+
 def register() -> None:
     """Make engines of this process controllable, if this vLLM is one that we know. Never raises."""
     global _said
@@ -18,7 +25,7 @@ def register() -> None:
         reason = vllm_adapter.fault()
         if not reason:
             vllm_adapter.install_engine_half()
-            vllm_adapter.install_graph_guard()
+            _guard()
             return
     except Exception as error:
         reason = f"the plugin failed: {error}"

@@ -62,7 +62,8 @@ class Progress:
             return "no_progress"
         # In flight counts at once, the engine's own figure knows of memory that holds fewer than its largest batch.
         if self.max_waiting and (
-            self.in_flight >= self.max_num_seqs + self.max_waiting or self.waiting >= self.max_waiting
+            self.in_flight >= self.max_num_seqs + self.max_waiting
+            or (self.in_flight and self.waiting >= self.max_waiting)
         ):
             return "queue"
         return None

@@ -39,6 +39,7 @@ _UNSAFE_VARIABLES = {
     "VLLM_USE_RUST_FRONTEND": "loads no plugin, and so has no admin port",
 }
 _SIZES = ("--cudagraph-capture-sizes", "--max-cudagraph-capture-size", "--compilation-config", "-cc", "--enforce-eager")
+_CONFIG = ("--speculative-config", "-sc")
 SHORTEST_ABBREVIATION = 5
 """Characters of ``--tru``: vLLM's parser takes beginnings of flags for the flags."""
 
@@ -134,7 +135,7 @@ def _speculation(words: list[str]) -> tuple[list[str], str, bool, int | None]:
     ceiling, method = config.get("num_speculative_tokens"), config.get("method")
     if not isinstance(ceiling, int) or ceiling < 1:
         return words, "num_speculative_tokens is not given: K stays as vLLM chooses it", False, None
-    if _whole(words, "--data-parallel-size", 1) > 1:
+    if _whole(words, 1, "--data-parallel-size", "-dp") > 1:
         return words, "vLLM drops the schedule under data parallelism: K stays as it is, scale by replicas", False, None
     if method in STATIC_METHODS:
         return words, f"method {method} drafts {ceiling} tokens in every step: K stays as it is", False, None
@@ -146,7 +147,7 @@ def _speculation(words: list[str]) -> tuple[list[str], str, bool, int | None]:
             raise Refused([f"num_speculative_tokens_per_batch_size: {fault}" for fault in error.faults]) from error
     else:
         # The table has a row for each batch size at most; what is left of a nesting set nests.
-        largest = _whole(words, "--max-num-seqs", DEFAULT_MAX_NUM_SEQS)
+        largest = _whole(words, DEFAULT_MAX_NUM_SEQS, "--max-num-seqs")
         values, initial = list(graphs.choose_speculative_tokens(ceiling))[-largest:], ceiling
         config["num_speculative_tokens_per_batch_size"] = [[n, n, k] for n, k in enumerate(values, start=1)]
         words = _replaced(words, json.dumps(config))
@@ -155,7 +156,7 @@ def _speculation(words: list[str]) -> tuple[list[str], str, bool, int | None]:
 
 
 def _with_sizes(words: list[str], values: list[int]) -> tuple[list[str], str]:
-    max_num_seqs = _whole(words, "--max-num-seqs", DEFAULT_MAX_NUM_SEQS)
+    max_num_seqs = _whole(words, DEFAULT_MAX_NUM_SEQS, "--max-num-seqs")
     given = _numbers(words, "--cudagraph-capture-sizes")
     if given:
         unsafe = graphs.unsafe_batches(values, given, max_num_seqs)
@@ -200,12 +201,23 @@ def _with_plugin(plugins: str) -> str:
 
 
 def _model_first(words: list[str]) -> list[str]:
-    """``vllm serve`` takes the model as its first word; the module that it runs wants a flag."""
-    return ["--model", *words] if words and not words[0].startswith("-") else words
+    """``vllm serve`` takes the model as its first word; the module that it runs wants a flag.
+
+    Raises:
+        Refused: there is no model, and vLLM would serve its default one.
+    """
+    if words and not words[0].startswith("-"):
+        return ["--model", *words]
+    if _value(words, "--model") is None:
+        raise Refused(["the model is not named: it must be the first word, or follow --model"])
+    return words
 
 
 def _speculative_config(words: Sequence[str]) -> dict[str, Any] | None:
-    text = _value(words, "--speculative-config", "-sc")
+    parts = [word for word in words if _name(word).startswith(("--speculative-conf", "-sc.")) and not _is_config(word)]
+    if parts:
+        raise Refused([f"{parts[0].partition('=')[0]}: write --speculative-config out, as one JSON object"])
+    text = _value(words, *_CONFIG)
     if text is None:
         return None
     try:
@@ -217,13 +229,17 @@ def _speculative_config(words: Sequence[str]) -> dict[str, Any] | None:
     return {key.replace("-", "_"): value for key, value in config.items()}
 
 
+def _is_config(word: str) -> bool:
+    return _name(word) in _CONFIG
+
+
 def _replaced(words: list[str], config: str) -> list[str]:
     kept, skip = [], False
     for word in words:
         equals = "=" in word
         if skip:
             skip = False
-        elif _name(word) in ("--speculative-config", "-sc"):
+        elif _is_config(word):
             skip = not equals
         else:
             kept.append(word)
@@ -236,12 +252,13 @@ def _name(word: str) -> str:
 
 
 def _value(words: Sequence[str], *names: str) -> str | None:
-    """The value of a flag, written ``--flag value`` or ``--flag=value``."""
+    """The value of a flag, written ``--flag value`` or ``--flag=value``; of several the last, as in vLLM."""
+    found = None
     for position, word in enumerate(words):
         _, equals, value = word.partition("=")
         if _name(word) in names:
-            return value if equals else (words[position + 1] if position + 1 < len(words) else "")
-    return None
+            found = value if equals else (words[position + 1] if position + 1 < len(words) else "")
+    return found
 
 
 def _numbers(words: Sequence[str], flag: str) -> list[int]:
@@ -252,8 +269,8 @@ def _numbers(words: Sequence[str], flag: str) -> list[int]:
     return [int(word) for word in following]
 
 
-def _whole(words: Sequence[str], flag: str, default: int) -> int:
-    text = _value(words, flag) or ""
+def _whole(words: Sequence[str], default: int, *names: str) -> int:
+    text = _value(words, *names) or ""
     return int(text) if text.isdigit() and int(text) else default
 
 

@@ -7,6 +7,7 @@ serves as if the plugin were not there, and the admin port says why.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import logging
@@ -289,7 +290,10 @@ def _guard_drafter() -> None:
         expected = getattr(self, "outrider_requests", None)
         if expected is None or chosen.cg_mode.name != "FULL" or chosen.num_reqs == expected:
             return chosen
-        return dispatch(self, num_reqs, num_tokens, None, *args, **kwargs)
+        other = dispatch(self, num_reqs, num_tokens, None, *args, **kwargs)
+        if other.cg_mode.name != "FULL" or other.num_reqs == expected:
+            return other
+        return dataclasses.replace(other, cg_mode=type(other.cg_mode)["NONE"], num_tokens=num_tokens, num_reqs=num_reqs)
 
     guarded_propose.outrider = True  # type: ignore[attr-defined]
     drafter.propose, manager.dispatch = guarded_propose, guarded_dispatch

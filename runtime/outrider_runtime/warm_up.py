@@ -32,7 +32,17 @@ async def warm_up(
                 [rng.randrange(vocabulary) for _ in range(min(longest, PROMPTS[number % len(PROMPTS)]))]
                 for number in range(batch)
             ]
-            await asyncio.gather(*(generate(prompt, min(TOKENS, max_model_len - len(prompt))) for prompt in prompts))
+            # One that fails ends the others: their steps would count as traffic later.
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for prompt in prompts:
+                        group.create_task(_run(generate, prompt, min(TOKENS, max_model_len - len(prompt))))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors
+
+
+async def _run(generate: Generate, prompt: list[int], tokens: int) -> None:
+    await generate(prompt, tokens)
 
 
 def batches(max_num_seqs: int) -> list[int]:

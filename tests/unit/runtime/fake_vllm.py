@@ -6,6 +6,7 @@ that it installs outlives it.
 
 from __future__ import annotations
 
+import enum
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -103,35 +104,45 @@ def make_worker() -> type:
     return WorkerWrapperBase
 
 
+class Mode(enum.Enum):
+    """vLLM's CUDAGraphMode."""
+
+    NONE = 0
+    PIECEWISE = 1
+    FULL = 2
+
+
 @dataclass(frozen=True)
-class Graph:
+class Descriptor:
     """vLLM's BatchExecutionDescriptor."""
 
-    mode: str
+    cg_mode: Mode
+    num_tokens: int
     num_reqs: int | None
 
-    @property
-    def cg_mode(self) -> Any:
-        return SimpleNamespace(name=self.mode)
+
+def graph(mode: str, num_reqs: int | None) -> Descriptor:
+    """A graph of eight tokens."""
+    return Descriptor(Mode[mode], 8, num_reqs)
 
 
-PIECEWISE = Graph("PIECEWISE", None)
+PIECEWISE = graph("PIECEWISE", None)
 
 
 def make_drafter() -> tuple[type, type]:
     class SpeculatorCudaGraphManager:
-        def __init__(self, full: Graph) -> None:
-            self.full = full
+        def __init__(self, full: Descriptor, mixed: Descriptor = PIECEWISE) -> None:
+            self.full, self.mixed = full, mixed
 
-        def dispatch(self, num_reqs: int, num_tokens: int, uniform: int | None, num_active_loras: int) -> Graph:
-            """The full graph for steps of one query length, if it has one."""
-            return PIECEWISE if uniform is None else self.full
+        def dispatch(self, num_reqs: int, num_tokens: int, uniform: int | None, num_active_loras: int) -> Descriptor:
+            """The graph for steps of one query length, or that for any mix."""
+            return self.mixed if uniform is None else self.full
 
     class TargetDependentARSpeculator:
         def __init__(self, prefill: Any, decode: Any) -> None:
             self.prefill_cudagraph_manager, self.decode_cudagraph_manager = prefill, decode
 
-        def propose(self, input_batch: Any, last_sampled: str) -> tuple[Graph | None, Graph | None]:
+        def propose(self, input_batch: Any, last_sampled: str) -> tuple[Descriptor | None, Descriptor | None]:
             """The graphs of its first pass and of the passes after it."""
             first, later = (
                 None if manager is None else manager.dispatch(input_batch.num_reqs, 8, 4, num_active_loras=0)

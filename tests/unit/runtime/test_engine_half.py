@@ -83,8 +83,25 @@ def test_an_idle_engine_that_is_asked_tells_that_the_lease_has_run_out(scheduler
     engine.put(document(1, k=1, lease_s=60))
     clock.now_s += 61
     assert engine.get().body["initial"] is True
-    assert engine.snapshot()["lease_s"] == 0.0
     assert scheduler.rows == START_TABLE
+
+
+def test_so_does_a_scrape(scheduler: Scheduler, clock: Clock) -> None:
+    engine = half(scheduler, clock)
+    engine.put(document(1, k=1, lease_s=60))
+    clock.now_s += 61
+    snapshot = engine.snapshot()
+    assert (snapshot["initial"], snapshot["lease_s"]) == (True, 0.0)
+    assert scheduler.rows == START_TABLE
+
+
+def test_the_first_step_after_a_warm_up_is_the_longest_so_far(scheduler: Scheduler, clock: Clock) -> None:
+    engine = half(scheduler, clock)
+    engine.warm(3)
+    engine.end_warm_up()
+    step(engine, clock, 0.02)
+    assert engine.get().body["longestStepSeconds"] == pytest.approx(0.02)
+    assert engine.snapshot()["longest_step_s"] == pytest.approx(0.02)
 
 
 def test_a_warm_up_runs_each_k_at_every_batch_size(scheduler: Scheduler, clock: Clock) -> None:

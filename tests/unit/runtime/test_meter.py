@@ -80,7 +80,7 @@ def test_a_gap_with_requests_left(gap_s: float, expected_s: float) -> None:
 
 def test_a_long_step_is_no_gap_for_one_that_was_scheduled_while_it_ran() -> None:
     meter = running()
-    start(meter, "a", 1.0)
+    start(meter, "a", 1.01)
     start(meter, "b", 1.5)
     end(meter, "a", 1.6)
     end(meter, "b", 1.7)
@@ -217,6 +217,22 @@ def test_reset_forgets_all_steps_but_not_when_the_last_one_was() -> None:
     assert (meter.as_rows(), meter.steps_by_k, meter.stalls, meter.stall_seconds) == ([], {}, 0, 0.0)
     assert meter.longest_step_s("admin") == 0.0
     assert (meter.last_step_s, meter.last_token_s) == (4.0, 4.0)
+
+
+def test_what_happens_while_the_meter_is_off_belongs_to_no_step() -> None:
+    meter = running()
+    start(meter, "a", 1.0)
+    meter.switch(False)
+    assert meter.enabled is False
+    meter.switch(True)
+    assert meter.enabled is True
+    end(meter, "a", 61.0)
+    start(meter, "b", 61.0)  # its drafts may be of another K: nobody saw the steps before
+    end(meter, "b", 61.01)
+    start(meter, "c", 61.01)
+    end(meter, "c", 61.03)
+    assert (meter.steps_by_k, meter.stalls) == ({K: 3}, 0)  # with the one of `running`
+    assert seconds(meter) == pytest.approx(0.02)
 
 
 def test_reset_forgets_a_step_under_way() -> None:

@@ -133,6 +133,11 @@ class TestSpeculation:
         if config:
             assert config_of(chosen) == config
 
+    def test_several_ranks_are_started_as_it_was_said(self) -> None:
+        chosen = plan("--data-parallel-size", "2", **FIVE)
+        assert "drops the schedule under data parallelism" in chosen.sentence
+        assert config_of(chosen) == FIVE
+
     def test_a_start_table_fits_the_largest_batch(self) -> None:
         """vLLM cuts a table at max_num_seqs. What was cut off is no K of this engine, and of all K it is the ceiling,
         which the first schedule asks for: the plugin then cannot attach."""
@@ -161,15 +166,10 @@ class TestGraphSizes:
             ("--compilation-config={}",),
             ("-O3",),
             ("-O.cudagraph_mode=NONE",),
-            pytest.param(
-                ("--cudagraph_capture_sizes", "12", "24"),
-            ),
-            pytest.param(
-                ("-cc", '{"cudagraph_capture_sizes": [12, 24]}'),
-            ),
-            pytest.param(
-                ("--compilation-config.cudagraph_capture_sizes", "[12, 24]"),
-            ),
+            ("--cudagraph_capture_sizes", "12", "24"),
+            ("-cc", '{"cudagraph_capture_sizes": [12, 24]}'),
+            ("-cc.cudagraph_capture_sizes", "[12, 24]"),
+            ("--compilation-config.cudagraph_capture_sizes", "[12, 24]"),
         ],
         ids=" ".join,
     )

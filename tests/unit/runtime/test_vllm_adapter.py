@@ -10,7 +10,7 @@ import pytest
 
 from outrider_runtime import vllm_adapter
 from tests.unit.runtime import fake_vllm
-from tests.unit.runtime.fake_vllm import CEILING, PIECEWISE, FakeVllm, Graph, Output, config, decode
+from tests.unit.runtime.fake_vllm import CEILING, PIECEWISE, Descriptor, FakeVllm, Output, config, decode, graph
 
 LOGGER = "vllm.outrider"
 
@@ -239,16 +239,31 @@ class TestMeasuring:
         vllm.core(scheduler).outrider_call("measure", [False])
         assert step(scheduler, decode(1))[0].outputs == ["token"]
         assert scheduler.outrider.meter.steps_by_k == {}
+        assert not scheduler.outrider.meter._under_way  # or they would pile up
 
     def test_arguments_of_vllm_pass(self, vllm: FakeVllm) -> None:
         scheduler = attached(vllm)
         scheduler.next = decode(1)
         assert scheduler.schedule(throttle=True) is scheduler.schedule(True) is scheduler.next
 
-    def test_an_output_that_cannot_be_measured_is_served_all_the_same(self, vllm: FakeVllm) -> None:
+    @pytest.mark.parametrize(
+        ("output", "answers"),
+        [
+            pytest.param(SimpleNamespace(num_scheduled_tokens={"a": 1}), {0: ["token"]}, id="a strange output"),
+            pytest.param(decode(1), {0: None}, id="strange results"),
+            pytest.param(SimpleNamespace(), {0: None}, id="both"),
+        ],
+    )
+    def test_a_step_that_cannot_be_measured_is_served_all_the_same_and_no_other_is_measured(
+        self, vllm: FakeVllm, caplog: pytest.LogCaptureFixture, output: Any, answers: Any
+    ) -> None:
+        vllm.scheduler.update_from_output = lambda self, output, answers: answers  # no objects with outputs
         scheduler = attached(vllm)
-        strange: Any = SimpleNamespace(num_scheduled_tokens={"a": 1})
-        assert step(scheduler, strange)[0].outputs == ["token"]
+        with caplog.at_level(logging.WARNING, LOGGER):
+            assert step(scheduler, output, answers) is answers
+            assert step(scheduler, output, answers) is answers
+        assert scheduler.outrider.meter.enabled is False
+        assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Outrider"]
 
     def test_an_engine_that_is_not_measured_still_shows_that_it_works(self, vllm: FakeVllm) -> None:
         scheduler = attached(vllm)
@@ -259,40 +274,47 @@ class TestMeasuring:
 
 
 class TestGraphGuard:
-    """`Graph(FULL, 4)` was captured for four requests."""
+    """`graph(FULL, 4)` was captured for four requests."""
 
-    def drafted(self, vllm: FakeVllm, full: Graph, padded_requests: int, *, v2: bool = True) -> tuple[Any, Any]:
+    def drafted(
+        self, vllm: FakeVllm, full: Descriptor, mixed: Descriptor = PIECEWISE, *, padded_requests: int, v2: bool = True
+    ) -> tuple[Any, Any]:
         """The graphs of a drafter's first pass and of those after it, in a worker that the plugin was told of."""
         vllm_adapter.install_graph_guard()
         assert vllm.worker(v2).init_device() == "initialised"
-        drafter = vllm.drafter(vllm.manager(full), vllm.manager(full))
+        drafter = vllm.drafter(vllm.manager(full, mixed), vllm.manager(full))
         batch = SimpleNamespace(num_reqs=2, num_reqs_after_padding=padded_requests)
         return drafter.propose(batch, "sampled")  # type: ignore[no-any-return]
 
     def test_a_full_graph_of_another_number_of_requests_is_replaced(self, vllm: FakeVllm) -> None:
-        first, _ = self.drafted(vllm, Graph("FULL", 4), padded_requests=2)
+        first, _ = self.drafted(vllm, graph("FULL", 4), padded_requests=2)
         assert first == PIECEWISE
 
-    def test_a_full_graph_of_the_same_number_is_kept(self, vllm: FakeVllm) -> None:
-        first, _ = self.drafted(vllm, Graph("FULL", 4), padded_requests=4)
-        assert first == Graph("FULL", 4)
+    def test_where_another_full_graph_takes_its_place_none_is_used(self, vllm: FakeVllm) -> None:
+        """With graphs for any mix of query lengths, what is found without a query length may be full as well."""
+        first, _ = self.drafted(vllm, graph("FULL", 4), graph("FULL", 8), padded_requests=2)
+        assert (first.cg_mode.name, first.num_reqs) == ("NONE", 2)
 
-    @pytest.mark.parametrize("graph", [Graph("PIECEWISE", 4), Graph("NONE", 4)], ids=lambda graph: graph.mode)
-    def test_other_graphs_are_kept(self, vllm: FakeVllm, graph: Graph) -> None:
-        first, _ = self.drafted(vllm, graph, padded_requests=2)
-        assert first == graph
+    def test_a_full_graph_of_the_same_number_is_kept(self, vllm: FakeVllm) -> None:
+        first, _ = self.drafted(vllm, graph("FULL", 4), padded_requests=4)
+        assert first == graph("FULL", 4)
+
+    @pytest.mark.parametrize("found", [graph("PIECEWISE", 4), graph("NONE", 4)], ids=lambda found: found.cg_mode.name)
+    def test_other_graphs_are_kept(self, vllm: FakeVllm, found: Descriptor) -> None:
+        first, _ = self.drafted(vllm, found, padded_requests=2)
+        assert first == found
 
     def test_other_managers_are_untouched(self, vllm: FakeVllm) -> None:
         """The passes after the first have metadata of their own."""
-        _, later = self.drafted(vllm, Graph("FULL", 4), padded_requests=2)
-        assert later == Graph("FULL", 4)
+        _, later = self.drafted(vllm, graph("FULL", 4), padded_requests=2)
+        assert later == graph("FULL", 4)
 
     def test_each_batch_has_its_own_number(self, vllm: FakeVllm) -> None:
-        self.drafted(vllm, Graph("FULL", 4), padded_requests=4)
-        drafter = vllm.drafter(vllm.manager(Graph("FULL", 4)), None)
+        self.drafted(vllm, graph("FULL", 4), padded_requests=4)
+        drafter = vllm.drafter(vllm.manager(graph("FULL", 4)), None)
         padded = [4, 2, 4]
         graphs = [
-            drafter.propose(SimpleNamespace(num_reqs=2, num_reqs_after_padding=requests), "sampled")[0].mode
+            drafter.propose(SimpleNamespace(num_reqs=2, num_reqs_after_padding=requests), "sampled")[0].cg_mode.name
             for requests in padded
         ]
         assert graphs == ["FULL", "PIECEWISE", "FULL"]
@@ -304,12 +326,12 @@ class TestGraphGuard:
 
     def test_0_switches_it_off(self, vllm: FakeVllm, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OUTRIDER_GRAPH_GUARD", "0")
-        first, _ = self.drafted(vllm, Graph("FULL", 4), padded_requests=2)
-        assert first == Graph("FULL", 4)
+        first, _ = self.drafted(vllm, graph("FULL", 4), padded_requests=2)
+        assert first == graph("FULL", 4)
 
     def test_the_other_runner_needs_none(self, vllm: FakeVllm) -> None:
-        first, _ = self.drafted(vllm, Graph("FULL", 4), padded_requests=2, v2=False)
-        assert first == Graph("FULL", 4)
+        first, _ = self.drafted(vllm, graph("FULL", 4), padded_requests=2, v2=False)
+        assert first == graph("FULL", 4)
 
     def test_its_modules_are_left_alone_until_a_worker_knows_its_device(self, vllm: FakeVllm) -> None:
         propose = vllm.drafter.propose

@@ -76,7 +76,7 @@ async def test_a_batch_mixes_prompts_of_all_lengths() -> None:
 @pytest.mark.parametrize("max_model_len", [2, 13, 100, 911])
 async def test_no_request_is_longer_than_the_model_takes(max_model_len: int) -> None:
     engine = await run((1,), max_model_len=max_model_len)
-    assert all(prompt and tokens for prompt, tokens in engine.requests)
+    assert all(prompt and tokens > 0 for prompt, tokens in engine.requests)
     assert max(len(prompt) + tokens for prompt, tokens in engine.requests) <= max_model_len
 
 
