@@ -24,6 +24,7 @@ from outrider.core.series import Series
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.engine.admission import admit
 from outrider.manifests import engine_container
+from outrider.reconcile.configuration import controller_config
 from outrider.simulator import command_line
 from outrider.simulator.fleet import Commands
 from outrider.simulator.settings import EngineSettings
@@ -55,18 +56,7 @@ def render(manifest: Mapping[str, Any], period_s: float) -> Rendered:
     admit(engine)
     container = engine_container.build(resource, resolved, engine)
     environment = {one["name"]: one["value"] for one in container.env if "value" in one}
-    config = ControllerConfig(
-        mode=resolved.mode,
-        policy=resolved.policy,
-        values=container.values,
-        min_speculative_tokens=resolved.min_speculative_tokens,
-        max_batch_size=resolved.max_num_seqs,
-        capture_size=container.capture_size,
-        initial=container.initial_schedule,
-        tpot_objective_s=resolved.tpot_s,
-        percentile=resolved.percentile,
-        period_s=period_s,
-    )
+    config = controller_config(resolved, container, period_s=period_s)
     return Rendered(resolved, config, command_line.parse(container.args, environment))
 
 

@@ -14,7 +14,6 @@ from outrider import telemetry
 from outrider.api.defaults import Resolved, resolve
 from outrider.api.resource import SpeculativeInferenceService, parse
 from outrider.api.status import EffectiveSettings
-from outrider.core.state import ControllerConfig
 from outrider.engine.admission import admit
 from outrider.errors import Forbidden, InvalidSpec, NotReady, OperatorError, Unavailable
 from outrider.manifests import (
@@ -29,6 +28,7 @@ from outrider.manifests import (
 )
 from outrider.manifests.engine_container import EngineContainer
 from outrider.reconcile import children, delivery, edge, events, persistence, replicas, status
+from outrider.reconcile.configuration import controller_config
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
@@ -126,19 +126,8 @@ class ObjectsPass:
         self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
     ) -> None:
         settings = self._neighbours.settings
-        one.config = ControllerConfig(
-            mode=resolved.mode,
-            policy=resolved.policy,
-            values=container.values,
-            min_speculative_tokens=resolved.min_speculative_tokens,
-            max_batch_size=resolved.max_num_seqs,
-            capture_size=container.capture_size,
-            initial=container.initial_schedule,
-            tpot_objective_s=resolved.tpot_s,
-            percentile=resolved.percentile,
-            period_s=settings.control_period_s,
-            frozen=settings.paused or resource.spec.paused,
-        )
+        frozen = settings.paused or resource.spec.paused
+        one.config = controller_config(resolved, container, period_s=settings.control_period_s, frozen=frozen)
         if one.state is None:
             one.state = await persistence.load(one, one.config, self._neighbours)
             self._decide_soon()
