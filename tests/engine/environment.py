@@ -20,26 +20,17 @@ import fcntl
 import hashlib
 import os
 import platform
-import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
+
+from tests.engine import commands
+from tests.engine.commands import CommandFailed, Report
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCK_FILE = REPOSITORY / "requirements" / "engine.txt"
 HOW_TO_MAKE = "make test-engine makes it, or python -m tests.engine.environment (6 GB of disk)"
-
-_PROGRESS_EVERY_S = 30.0
-_POLL_S = 0.2
-_LAST_LINES = 15
-
-Report = Callable[[str], None]
-
-
-class EnvironmentFailed(Exception):
-    """The environment could not be made; the message has the end of the log."""
 
 
 def cache_folder() -> Path:
@@ -71,7 +62,7 @@ def ensure(report: Report) -> Path:
     Two callers at once are safe: the second one waits and finds it made.
 
     Raises:
-        EnvironmentFailed: a package could not be had; no half environment will be used.
+        CommandFailed: a package could not be had; no half environment will be used.
     """
     if is_ready():
         return python()
@@ -135,35 +126,14 @@ def _take(lock: int, report: Report) -> None:
 def _uv(arguments: list[str], log: Path, lock: int, report: Report) -> None:
     """Run uv. It inherits the lock, so that nobody begins anew beside one that outlives us."""
     command = [sys.executable, "-m", "uv", *arguments]
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock], cwd=REPOSITORY
-        )
-    try:
-        _watch(child, report)
-    finally:
-        if child.poll() is None:
-            child.terminate()
-            child.wait()
-    if child.returncode != 0:
-        lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-        raise EnvironmentFailed(f"uv {arguments[0]} ended with status {child.returncode}:\n" + "\n".join(lines))
-
-
-def _watch(child: subprocess.Popen[bytes], report: Report) -> None:
-    began = told = time.monotonic()
-    while child.poll() is None:
-        time.sleep(_POLL_S)
-        if time.monotonic() - told > _PROGRESS_EVERY_S:
-            told = time.monotonic()
-            report(f"still at it, for {told - began:.0f} s")
+    commands.run(command, log, report, name=f"uv {arguments[0]}", keep_open=[lock])
 
 
 def main() -> int:
     """Make it and say so."""
     try:
         interpreter = ensure(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-    except EnvironmentFailed as error:
+    except CommandFailed as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1
     print(interpreter)  # noqa: T201

