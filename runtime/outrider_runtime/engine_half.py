@@ -15,9 +15,7 @@ from typing import Any
 from outrider.core.schedule import Schedule, constant, from_lookup, parse_rows
 from outrider_runtime.meter import StepMeter
 from outrider_runtime.protocol import Reply, ScheduleKeeper, not_controllable, parse_json
-
-INITIAL_SCHEDULE = "OUTRIDER_INITIAL_SCHEDULE"
-"""Variable with the rows that the engine serves with until it is told otherwise; its start table names every K."""
+from outrider_runtime.settings import INITIAL_SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from typing import Any
 
 from outrider.core import graphs
 from outrider.core.schedule import InvalidSchedule, parse_rows
+from outrider_runtime.settings import INITIAL_SCHEDULE, Settings
 
 ALLOW_UNSAFE = "OUTRIDER_ALLOW_UNSAFE"
 """Variable for the brave: with 1, unsafe settings are named and taken."""
-INITIAL_SCHEDULE = "OUTRIDER_INITIAL_SCHEDULE"
 STATIC_METHODS = ("suffix", "custom_class", "ngram_gpu", "extract_hidden_states")
 """vLLM 0.33 drafts the ceiling in every step with these, whatever a table says."""
 DEFAULT_MAX_NUM_SEQS = 256
@@ -46,18 +46,19 @@ SHORTEST_ABBREVIATION = 5
 Fault = tuple[str, str]
 """A setting that is refused, and what it does."""
 
+_DEFAULT = Settings()
 USAGE = f"""usage: python -m outrider_runtime.serve MODEL [arguments of vllm serve]
 
 {(__doc__ or "").split(chr(10) * 2, 1)[1].strip()}
 
 variables:
-  OUTRIDER_ADMIN_PORT             port of PUT and GET /schedule and GET /ready (8001)
+  OUTRIDER_ADMIN_PORT             port of PUT and GET /schedule and GET /ready ({_DEFAULT.port})
   OUTRIDER_ADMIN_KEY_FILE         file with the admin key, one a line; without it nobody can change the schedule
   OUTRIDER_INITIAL_SCHEDULE       rows [[first, last, K], ...] to serve with until told otherwise (the ceiling)
   OUTRIDER_SCHEDULE_FILE          a document as for PUT /schedule, read at start and when it changes
-  OUTRIDER_WARM_UP_SECONDS        longest warm-up before /ready says yes (60)
+  OUTRIDER_WARM_UP_SECONDS        longest warm-up before /ready says yes ({_DEFAULT.warm_up_s:g})
   OUTRIDER_MAX_WAITING            requests that may wait before new ones get 503 (any number)
-  OUTRIDER_NO_PROGRESS_SECONDS    silence after which a working engine counts as stuck (10)
+  OUTRIDER_NO_PROGRESS_SECONDS    silence after which a working engine counts as stuck ({_DEFAULT.no_progress_s:g})
   OUTRIDER_HEARTBEAT_SECONDS      idle time after which one token is generated (never)
   VLLM_USE_V2_MODEL_RUNNER        1 where K can change; set 0 on a processor, which has no Triton
   OUTRIDER_GRAPH_GUARD            0 leaves out the guard of the drafter's CUDA graphs

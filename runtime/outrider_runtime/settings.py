@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+INITIAL_SCHEDULE = "OUTRIDER_INITIAL_SCHEDULE"
+"""Rows that the engine serves with until it is told otherwise; its start table names every K."""
 PORT = "OUTRIDER_ADMIN_PORT"
 KEY_FILE = "OUTRIDER_ADMIN_KEY_FILE"
 SCHEDULE_FILE = "OUTRIDER_SCHEDULE_FILE"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 BATCHES = (1, 4, 16, 64, 256)
 PROMPTS = (16, 200, 900)
@@ -14,7 +15,7 @@ PROMPTS = (16, 200, 900)
 TOKENS = 12
 """Output tokens of each request: several steps at the largest K."""
 
-Generate = Callable[[list[int], int], Awaitable[None]]
+Generate = Callable[[list[int], int], Coroutine[Any, Any, None]]
 """Answers a prompt of token ids with so many tokens."""
 SetK = Callable[[int], Awaitable[None]]
 
@@ -36,13 +37,9 @@ async def warm_up(
             try:
                 async with asyncio.TaskGroup() as group:
                     for prompt in prompts:
-                        group.create_task(_run(generate, prompt, min(TOKENS, max_model_len - len(prompt))))
+                        group.create_task(generate(prompt, min(TOKENS, max_model_len - len(prompt))))
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from errors
-
-
-async def _run(generate: Generate, prompt: list[int], tokens: int) -> None:
-    await generate(prompt, tokens)
 
 
 def batches(max_num_seqs: int) -> list[int]:
