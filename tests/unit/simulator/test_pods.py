@@ -42,7 +42,7 @@ def secret(**values: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("$(HOME)/models", "/root/models", id="a name is put in"),
+        pytest.param("$(HOME)/models", "/home/engine/models", id="a name is put in"),
         pytest.param("$$(HOME)/models", "$(HOME)/models", id="an escaped one stays as text"),
         pytest.param("$(NOBODY)", "$(NOBODY)", id="an unknown one stays"),
         pytest.param('{"model": "a$b {x}"}', '{"model": "a$b {x}"}', id="other dollars stay"),
@@ -50,7 +50,7 @@ def secret(**values: str) -> dict[str, Any]:
     ],
 )
 def test_names_in_arguments(text: str, expected: str) -> None:
-    assert expand(text, {"HOME": "/root"}) == expected
+    assert expand(text, {"HOME": "/home/engine"}) == expected
 
 
 def test_arguments_come_with_the_environment_put_in() -> None:
