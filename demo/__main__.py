@@ -28,7 +28,7 @@ from demo.play import Played, play
 from demo.report import arms_table, meaning, stays, way_in, where
 from demo.scenario import DEFAULT_S, SHORTEST_S, Scenario
 from demo.summary import Live, summarize
-from demo.virtual import read_manifest
+from outrider.replay.virtual import read_manifest
 from tests.testbed.cluster import Cluster
 from tests.testbed.errors import ClusterError
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from demo import scenario
 from demo.scenario import Scenario
-from demo.virtual import Rendered, VirtualOperator, render
 from outrider.core.capacity import TOLERANCE
+from outrider.replay.virtual import Rendered, VirtualOperator, render
 from outrider.simulator.autoscaler import AutoscalerConfig
 from outrider.simulator.fleet import Controller, Fleet, FleetConfig
 from outrider.simulator.profile import load_profile

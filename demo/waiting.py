@@ -18,10 +18,10 @@ from demo import arms, scenario, stage
 from demo.facts import Decision
 from demo.live import REFRESH_PER_SECOND, LineScreen, Picture, Row, render
 from demo.scenario import Scenario
-from demo.virtual import Rendered, VirtualOperator, read_manifest
-from demo.virtual import render as render_manifest
 from outrider.core.observation import Observation, observe
 from outrider.core.series import Series
+from outrider.replay.virtual import Rendered, VirtualOperator, read_manifest
+from outrider.replay.virtual import render as render_manifest
 from outrider.simulator.fleet import Commands
 from tests.testbed.build import BuildEvent, ensure_tools
 from tests.testbed.progress import build_line

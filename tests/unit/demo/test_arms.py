@@ -8,8 +8,8 @@ import pytest
 
 from demo import arms, scenario, stage
 from demo.scenario import Scenario
-from demo.virtual import VirtualOperator, read_manifest, render
 from outrider.core.schedule import constant
+from outrider.replay.virtual import VirtualOperator, read_manifest, render
 
 SHORT = replace(Scenario(), seconds=40.0, shape=((0.0, 2.0), (1.0, 2.0)))
 
