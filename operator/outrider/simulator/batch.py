@@ -1,4 +1,7 @@
-"""The decoding requests of an engine, as arrays: one verification costs a few numpy calls at any batch size."""
+"""The decoding requests of an engine, as arrays: one verification costs a few numpy calls at any batch size.
+
+Many steps in a row cost little more than one: `foresee` draws them all, `take` lets the first of them happen.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,31 @@ class Verified:
     """Tokens cut off."""
 
 
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What the next steps will give while the same requests decode with the same number of drafts."""
+
+    width: int
+    hits: NDArray[np.bool_]
+    """Accepted drafts by step, position and request."""
+    emitted: Ints
+    """Tokens by step and request, not cut at the end of an answer."""
+    num_emitted: Ints
+    """By step, all requests together."""
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return len(self.num_emitted)
+
+    def after(self, steps: int) -> Foresight:
+        """What is left when so many of the steps were taken."""
+        return Foresight(self.width, self.hits[steps:], self.emitted[steps:], self.num_emitted[steps:])
+
+    def until(self, steps: int) -> Foresight:
+        """The first so many steps alone."""
+        return Foresight(self.width, self.hits[:steps], self.emitted[:steps], self.num_emitted[:steps])
+
+
 class DecodeBatch:
     """Requests in the order they began to decode, the youngest last."""
 
@@ -79,7 +107,7 @@ class DecodeBatch:
         self._default_curve = extended(profile_curve, max_speculative_tokens)
         self._remaining = np.zeros(capacity, dtype=np.int64)
         self._context = np.zeros(capacity, dtype=np.int64)
-        self._curves = np.zeros((capacity, max_speculative_tokens))
+        self._curves = np.zeros((max_speculative_tokens, capacity))
         self._until_end = 0
         """Tokens that no request can need more of to end; at 0 or below the ends must be looked for."""
         self._rng = np.random.default_rng(seed)
@@ -96,7 +124,7 @@ class DecodeBatch:
         self._remaining[at] = request.output_tokens - active.generated
         self._context[at] = request.prompt_tokens + active.generated
         curve = request.acceptance
-        self._curves[at] = self._default_curve if curve is None else extended(curve, self._ceiling)
+        self._curves[:, at] = self._default_curve if curve is None else extended(curve, self._ceiling)
         self.requests.append(active)
         self.context_sum += int(self._context[at])
         self.num_listeners += active.watched
@@ -109,14 +137,13 @@ class DecodeBatch:
             active.generated = active.request.output_tokens - int(self._remaining[index])
             self.num_listeners -= active.watched
             self.context_sum -= int(self._context[index])
-        before = len(self.requests)
-        keep = np.ones(before, dtype=bool)
-        keep[list(indices)] = False
-        leaving = set(indices)
-        self.requests = [active for index, active in enumerate(self.requests) if index not in leaving]
+        for index in sorted(indices, reverse=True):
+            del self.requests[index]
+            after = len(self.requests)
+            for array in (self._remaining, self._context):
+                array[index:after] = array[index + 1 : after + 1]
+            self._curves[:, index:after] = self._curves[:, index + 1 : after + 1]
         after = len(self.requests)
-        for array in (self._remaining, self._context, self._curves):
-            array[:after] = array[:before][keep]
         self._until_end = int(self._remaining[:after].min()) if after else 0
         return gone
 
@@ -128,10 +155,10 @@ class DecodeBatch:
         """
         size = len(self.requests)
         if width:
-            hits = self._curves[:size, :width] > self._uniform(size)[:, None]
-            emitted = hits.sum(axis=1)
+            hits = self._curves[:width, :size] > self._uniform(size)
+            emitted = hits.sum(axis=0)
             emitted += 1
-            accepted_per_pos = hits.sum(axis=0)
+            accepted_per_pos = hits.sum(axis=1)
             num_emitted = size + int(accepted_per_pos.sum())
         else:
             emitted, accepted_per_pos, num_emitted = np.ones(size, dtype=np.int64), np.zeros(0, dtype=np.int64), size
@@ -148,24 +175,72 @@ class DecodeBatch:
                 done, discarded = self._cut(emitted)
         return Verified(emitted, num_emitted - discarded, accepted_per_pos, done, discarded)
 
+    def foresee(self, width: int, steps: int) -> Foresight:
+        """At most so many next steps, up to and with the first that ends an answer; nothing changes by looking.
+
+        They are fewer where the drawn numbers end: the steps then taken are those that `verify` would give.
+        """
+        size = len(self.requests)
+        if width:
+            steps = min(steps, max(1, self._left_for(size) // size))
+            uniform = self._draws[self._drawn : self._drawn + steps * size].reshape(steps, 1, size)
+            hits = uniform < self._curves[:width, :size]
+            emitted = hits.sum(axis=1)
+            emitted += 1
+        else:
+            hits, emitted = np.zeros((steps, 0, size), dtype=bool), np.ones((steps, size), dtype=np.int64)
+        if steps * (width + 1) >= self._until_end:
+            ended = (emitted.cumsum(axis=0) >= self._remaining[:size]).any(axis=1)
+            last = int(ended.argmax())
+            if ended[last]:
+                hits, emitted = hits[: last + 1], emitted[: last + 1]
+        return Foresight(width, hits, emitted, emitted.sum(axis=1))
+
+    def take(self, foreseen: Foresight, steps: int) -> Verified:
+        """Let the first ``steps`` foreseen steps happen; ``emitted`` and ``num_emitted`` are sums over them."""
+        size = len(self.requests)
+        emitted = foreseen.emitted[:steps].sum(axis=0)
+        accepted_per_pos = foreseen.hits[:steps].sum(axis=(0, 2))
+        if foreseen.width:
+            self._drawn += steps * size
+        remaining = self._remaining[:size]
+        remaining -= emitted
+        self._context[:size] += emitted
+        num_emitted = steps * size + int(accepted_per_pos.sum())
+        self.context_sum += num_emitted
+        self._until_end = int(remaining.min())
+        done: list[int] = []
+        discarded = 0
+        if self._until_end <= 0:
+            done, discarded = self._cut(emitted)
+        return Verified(emitted, num_emitted - discarded, accepted_per_pos, done, discarded)
+
     def blocks(self, extra: int) -> int:
         """KV blocks in use when every request needs ``extra`` slots beyond its context."""
         size = len(self.requests)
         return int(((self._context[:size] + (extra + BLOCK_SIZE - 1)) // BLOCK_SIZE).sum())
 
     def _cut(self, emitted: Ints) -> tuple[list[int], int]:
-        remaining = self._remaining[: len(self.requests)]
-        done = np.flatnonzero(remaining <= 0)
-        over = -remaining[done]
-        emitted[done] -= over
-        self._context[done] -= over
-        self.context_sum -= int(over.sum())
-        remaining[done] = 0
-        return [int(index) for index in done], int(over.sum())
+        """Take back what goes past the end of an answer; who is done, and how many tokens it were."""
+        done, discarded = [], 0
+        for index, left in enumerate(self._remaining[: len(self.requests)].tolist()):
+            if left <= 0:
+                done.append(index)
+                discarded -= left
+                emitted[index] += left
+                self._context[index] += left
+                self._remaining[index] = 0
+        self.context_sum -= discarded
+        return done, discarded
 
     def _uniform(self, count: int) -> NDArray[np.float64]:
-        if self._drawn + count > DRAWS:
-            self._draws = self._rng.random(max(DRAWS, count))
-            self._drawn = 0
+        self._left_for(count)
         start, self._drawn = self._drawn, self._drawn + count
         return self._draws[start : self._drawn]
+
+    def _left_for(self, count: int) -> int:
+        """Numbers drawn and not used, at least ``count``; new ones are drawn when too few are left."""
+        if self._drawn + count > len(self._draws):
+            self._draws = self._rng.random(max(DRAWS, count))
+            self._drawn = 0
+        return len(self._draws) - self._drawn

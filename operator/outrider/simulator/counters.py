@@ -10,7 +10,10 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.simulator.batch import Verified
 from outrider.simulator.request import RequestRecord
+
+STALL_S = 1.0  # of the card's own time; decode steps take 7 to 60 ms
 
 FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 
@@ -54,6 +57,14 @@ _HISTOGRAMS: Mapping[str, tuple[str, ...]] = {
 BUCKET_FAMILIES = frozenset({*_HISTOGRAMS, "kv_cache_residency"})
 """All families of vLLM; it exports nothing of the last one unless it is told to sample its cache."""
 
+_OF_REQUESTS = (
+    *("e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds"),
+    *("request_decode_time_seconds", "request_inference_time_seconds", "request_time_per_output_token_seconds"),
+    *("request_prompt_tokens", "request_prefill_kv_computed_tokens", "request_generation_tokens"),
+    *("request_max_num_generation_tokens", "request_params_max_tokens", "request_params_n", "request_num_preemptions"),
+)
+"""What `EngineCounters.observe_request` observes, in its order."""
+
 
 @dataclass(slots=True)
 class Histogram:
@@ -74,6 +85,17 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
 
+    def observe_all(self, values: Sequence[float], times: int = 1) -> None:
+        """Count several values, each of them so many times, with the same sum as one after the other."""
+        first = bisect_left(self.bounds, min(values))
+        if first == bisect_left(self.bounds, max(values)):
+            self.counts[first] += times * len(values)
+        else:
+            for value in values:
+                self.counts[bisect_left(self.bounds, value)] += times
+        for value in values:
+            self.sum += value * times
+
     def cumulative(self) -> list[int]:
         """The values of the ``_bucket`` series, the infinite bound last."""
         return list(accumulate(self.counts))
@@ -87,6 +109,11 @@ class CellKey:
     """Upper bound of the bucket of requests in the step, a power of two."""
     num_speculative_tokens: int
     mixed: bool
+
+    @classmethod
+    def of(cls, requests: int, num_speculative_tokens: int, *, mixed: bool) -> CellKey:
+        """Where a step of so many requests belongs."""
+        return cls(1 << (requests - 1).bit_length(), num_speculative_tokens, mixed)
 
 
 @dataclass(slots=True)
@@ -105,6 +132,8 @@ class EngineCounters:
 
     max_speculative_tokens: int
     bounds: Mapping[str, Sequence[float]]
+    stall_s: float = STALL_S
+    """A longer step is a stall."""
     num_drafts: int = 0
     """Requests and steps that verified at least one draft token."""
     accepted_per_pos: NDArray[np.int64] = field(init=False)
@@ -118,6 +147,10 @@ class EngineCounters:
     num_preemptions: int = 0
     finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FINISH_REASONS, 0))
     histograms: dict[str, Histogram] = field(init=False)
+    time_to_first_token: Histogram = field(init=False)
+    inter_token_latency: Histogram = field(init=False)
+    iteration_tokens: Histogram = field(init=False)
+    _of_requests: list[Histogram] = field(init=False)
     cells: dict[CellKey, StepCell] = field(default_factory=dict)
     steps_by_k: dict[int, int] = field(default_factory=dict)
     stalls: int = 0
@@ -130,6 +163,10 @@ class EngineCounters:
         self.accepted_per_pos = np.zeros(self.max_speculative_tokens, dtype=np.int64)
         self.drafted_per_pos = np.zeros(self.max_speculative_tokens, dtype=np.int64)
         self.histograms = {family: Histogram(bounds) for family, bounds in self.bounds.items()}
+        self.time_to_first_token = self.histograms["vllm:time_to_first_token_seconds"]
+        self.inter_token_latency = self.histograms["vllm:inter_token_latency_seconds"]
+        self.iteration_tokens = self.histograms["vllm:iteration_tokens_total"]
+        self._of_requests = [self.histograms[f"vllm:{family}"] for family in _OF_REQUESTS]
 
     @property
     def num_accepted_tokens(self) -> int:
@@ -141,27 +178,40 @@ class EngineCounters:
         """Draft tokens proposed."""
         return int(self.drafted_per_pos.sum())
 
-    def observe_drafts(self, requests: int, width: int, accepted_per_pos: NDArray[np.int64]) -> None:
-        """A step verified ``width`` drafts of each of so many requests."""
-        self.num_drafts += requests
-        self.drafted_per_pos[:width] += requests
-        self.accepted_per_pos[:width] += accepted_per_pos
+    def observe_decoding(self, verified: Verified, width: int, size: int, seconds: Sequence[float]) -> None:
+        """``size`` requests verified ``width`` drafts each in steps of these lengths; ``verified`` sums over them."""
+        requests = size * len(seconds)
+        if width:
+            self.num_drafts += requests
+            self.drafted_per_pos[:width] += requests
+            self.accepted_per_pos[:width] += verified.accepted_per_pos
+        self.generation_tokens += verified.num_emitted
+        self.bonus_tokens += requests
+        self.discarded_tokens += verified.num_discarded
+        # One sample a request and step, not a token: every decoding request had output when its step began.
+        self.inter_token_latency.observe_all(seconds, size)
 
-    def observe_step(self, key: CellKey, seconds: float, requests: int, *, settled: bool) -> None:
-        """A step ended. One that is not settled verified what an earlier K drafted, and belongs to no cell."""
+    def observe_steps(self, key: CellKey, seconds: Sequence[float], requests: int, *, settled: bool = True) -> None:
+        """Steps of one kind ended. Not settled: it verified what an earlier K drafted, and belongs to no cell."""
         k = key.num_speculative_tokens
-        self.steps_by_k[k] = self.steps_by_k.get(k, 0) + 1
+        self.steps_by_k[k] = self.steps_by_k.get(k, 0) + len(seconds)
         if settled:
             cell = self.cells.get(key)
             if cell is None:
                 cell = self.cells[key] = StepCell()
-            cell.steps += 1
-            cell.seconds += seconds
-            cell.seconds_squared += seconds * seconds
-            cell.requests += requests
-        for reader, longest in self.longest_step_s.items():
-            if seconds > longest:
-                self.longest_step_s[reader] = seconds
+            cell.steps += len(seconds)
+            cell.requests += len(seconds) * requests
+            for one in seconds:  # in their order: the sums do not depend on how many came at once
+                cell.seconds += one
+                cell.seconds_squared += one * one
+        longest = max(seconds)
+        for reader, before in self.longest_step_s.items():
+            if longest > before:
+                self.longest_step_s[reader] = longest
+        if longest > self.stall_s:
+            stalls = [one for one in seconds if one > self.stall_s]
+            self.stalls += len(stalls)
+            self.stall_seconds += sum(stalls)
 
     def observe_request(self, record: RequestRecord) -> None:
         """A request ended. Aborted ones leave no trace: vLLM counts a request with its last output, and who hung up
@@ -170,23 +220,27 @@ class EngineCounters:
             return
         self.finished[record.finish_reason] += 1
         request = record.request
-        decode_s = record.finished_s - record.first_token_s
-        for family, value in (
-            ("e2e_request_latency_seconds", record.e2e_s),
-            ("request_queue_time_seconds", record.scheduled_s - request.arrival_s),
-            ("request_prefill_time_seconds", record.first_token_s - record.scheduled_s),
-            ("request_decode_time_seconds", decode_s),
-            ("request_inference_time_seconds", record.finished_s - record.scheduled_s),
-            ("request_time_per_output_token_seconds", record.tpot_s or 0.0),
-            ("request_prompt_tokens", request.prompt_tokens),
-            ("request_prefill_kv_computed_tokens", request.prompt_tokens),
-            ("request_generation_tokens", record.output_tokens),
-            ("request_max_num_generation_tokens", record.output_tokens),
-            ("request_params_max_tokens", request.output_tokens),
-            ("request_params_n", 1),
-            ("request_num_preemptions", record.num_preemptions),
+        for histogram, value in zip(
+            self._of_requests,
+            (
+                record.e2e_s,
+                record.scheduled_s - request.arrival_s,
+                record.first_token_s - record.scheduled_s,
+                record.finished_s - record.first_token_s,
+                record.finished_s - record.scheduled_s,
+                record.tpot_s or 0.0,
+                request.prompt_tokens,
+                request.prompt_tokens,
+                record.output_tokens,
+                record.output_tokens,
+                request.output_tokens,
+                1,
+                record.num_preemptions,
+            ),
+            strict=True,
         ):
-            self.histograms[f"vllm:{family}"].observe(value)
+            histogram.counts[bisect_left(histogram.bounds, value)] += 1
+            histogram.sum += value
 
     def take_longest_step_s(self, reader: str) -> float:
         """The longest step since this reader's last call, 0 if none ended; the first call starts its watch."""

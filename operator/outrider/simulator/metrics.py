@@ -80,6 +80,7 @@ class Exposition:
 
     def text(self, now_s: float) -> bytes:
         """A scrape's body."""
+        self._engine.settle()
         parts = []
         for family, header, created in self._static:
             parts.append(header)
@@ -95,12 +96,22 @@ class Exposition:
 
     def samples(self, now_s: float, names: Collection[str] | None = None) -> Iterator[Sample]:
         """Name, labels and value of every sample, or of those with these names; creation times are left out."""
-        for family in (*self._families, *self._cell_tables()):
-            if names is not None and not any(name in names for name, _ in family.samples):
-                continue
+        self._engine.settle()
+        for family in self.families(names):
             for (name, labels), value in zip(family.samples, family.read(now_s), strict=True):
                 if names is None or name in names:
                     yield name, labels, float(value)
+
+    def families(self, names: Collection[str] | None = None) -> list[Family]:
+        """All families, or those with samples of these names; there are more of them when `num_cells` grows."""
+        every = [*self._families, *self._cell_tables()]
+        return every if names is None else [family for family in every if any(n in names for n, _ in family.samples)]
+
+    @property
+    def num_cells(self) -> int:
+        """Kinds of steps that have samples of their own."""
+        cells = self._engine.counters.cells
+        return 0 if self._admin is None else len(cells)
 
     # The families, in vLLM's order.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.simulator.profile import Profile
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.simulator.profile import Floats, Profile
 from outrider.simulator.settings import EngineSettings
 
 
@@ -25,13 +28,24 @@ class StepTimes:
         """
         seconds = 0.0
         if decoding:
-            table = self._tables.get(width)
-            if table is None:
-                table = self._tables[width] = self._profile.base_times_s(
-                    width, self._max_batch, self._capture_size, drafter=self._drafter
-                )
-            seconds = table[decoding] + (k - width) * self._pass_s
+            seconds = self._table(width)[decoding] + (k - width) * self._pass_s
         if prefill_tokens:
             tokens = prefill_tokens + decoding * (width + 1)
             seconds = max(seconds, self._profile.prefill_time_s(tokens) + k * self._pass_s)
         return seconds + self._profile.context_s * context_sum
+
+    def stretch_s(self, decoding: int, k: int, context_sum: int, num_emitted: NDArray[np.int64]) -> Floats:
+        """Seconds of each of several steps in a row that verify K drafts and draft K more, with no prefill.
+
+        ``context_sum`` is what is cached when the first one starts, ``num_emitted`` what each of them adds.
+        """
+        cached = context_sum + num_emitted.cumsum() - num_emitted
+        return np.asarray(self._table(k)[decoding] + self._profile.context_s * cached)
+
+    def _table(self, width: int) -> list[float]:
+        table = self._tables.get(width)
+        if table is None:
+            table = self._tables[width] = self._profile.base_times_s(
+                width, self._max_batch, self._capture_size, drafter=self._drafter
+            )
+        return table

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from outrider.core import engine_metrics as names
 from outrider.core.series import Series
-from outrider.simulator.metrics import Exposition
+from outrider.simulator.metrics import Exposition, Family
 
 _HISTOGRAMS = names.TPOT + names.TTFT + names.E2E_LATENCY + names.ITERATION_TOKENS
 STORED: frozenset[str] = frozenset(
@@ -19,9 +20,19 @@ STORED: frozenset[str] = frozenset(
 
 @dataclass(slots=True)
 class _Track:
+    """One series, oldest sample first."""
+
     name: str
     labels: Mapping[str, str]
-    samples: deque[tuple[float, float]] = field(default_factory=deque)
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Target:
+    """What is read of one engine, and where it goes. None instead of a track: not kept."""
+
+    num_cells: int
+    sources: list[tuple[Family, list[_Track | None]]]
 
 
 class MetricsStore:
@@ -31,25 +42,27 @@ class MetricsStore:
         self._retention_s = retention_s
         self._stored = stored
         self._tracks: dict[tuple[str, ...], _Track] = {}
+        self._targets: dict[str, _Target] = {}
 
     def scrape(self, exposition: Exposition, pod_labels: Mapping[str, str], now_s: float) -> None:
         """Take every stored sample of one engine at this moment."""
-        pod = pod_labels["pod_uid"]
-        for name, labels, value in exposition.samples(now_s, self._stored):
-            key = (pod, name, *labels.values())
-            track = self._tracks.get(key)
-            if track is None:
-                track = self._tracks[key] = _Track(name, {**labels, **pod_labels, "__name__": name})
-            track.samples.append((now_s, value))
+        target = self._targets.get(pod_labels["pod_uid"])
+        if target is None or target.num_cells != exposition.num_cells:
+            target = self._target(exposition, pod_labels)
+        for family, tracks in target.sources:
+            for track, value in zip(tracks, family.read(now_s), strict=True):
+                if track is not None:
+                    track.samples.append((now_s, float(value)))
 
     def window(self, since_s: float, until_s: float) -> list[Series]:
         """Every series with samples in the closed window, oldest pod first."""
         self._forget(until_s - self._retention_s)
         found = []
         for track in self._tracks.values():
-            samples = tuple(sample for sample in track.samples if since_s <= sample[0] <= until_s)
-            if samples:
-                found.append(Series(track.name, track.labels, samples))
+            samples = track.samples
+            first, last = bisect_left(samples, (since_s,)), bisect_right(samples, (until_s, math.inf))
+            if first < last:
+                found.append(Series(track.name, track.labels, tuple(samples[first:last])))
         return found
 
     def total(self, aliases: Collection[str], pods: Collection[str], since_s: float) -> float | None:
@@ -61,9 +74,26 @@ class MetricsStore:
         ]
         return sum(newest) if newest else None
 
+    def _target(self, exposition: Exposition, pod_labels: Mapping[str, str]) -> _Target:
+        pod = pod_labels["pod_uid"]
+        sources: list[tuple[Family, list[_Track | None]]] = []
+        for family in exposition.families(self._stored):
+            tracks: list[_Track | None] = []
+            for name, labels in family.samples:
+                key = (pod, name, *labels.values())
+                if name in self._stored and key not in self._tracks:
+                    self._tracks[key] = _Track(name, {**labels, **pod_labels, "__name__": name})
+                tracks.append(self._tracks.get(key))
+            sources.append((family, tracks))
+        target = self._targets[pod] = _Target(exposition.num_cells, sources)
+        return target
+
     def _forget(self, before_s: float) -> None:
+        gone = set()
         for key, track in list(self._tracks.items()):
-            while track.samples and track.samples[0][0] < before_s:
-                track.samples.popleft()
+            del track.samples[: bisect_left(track.samples, (before_s,))]
             if not track.samples:
                 del self._tracks[key]
+                gone.add(key[0])
+        for pod in gone:
+            self._targets.pop(pod, None)

@@ -107,6 +107,9 @@ def with_phases(requests: Iterable[Request], phases: Sequence[Phase]) -> Iterato
 def fitted(requests: Iterable[Request], max_model_len: int) -> Iterator[Request]:
     """Shorten what would not fit the model: the prompt first, so that the answer stays whole where possible."""
     for request in requests:
+        if request.prompt_tokens + request.output_tokens <= max_model_len:
+            yield request
+            continue
         output = min(request.output_tokens, max_model_len - 1)
         yield replace(request, prompt_tokens=min(request.prompt_tokens, max_model_len - output), output_tokens=output)
 

@@ -10,7 +10,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from outrider.core.schedule import constant
+from outrider.simulator.counters import EngineCounters
 from outrider.simulator.engine import RequestTooLong, SimulatedEngine
+from outrider.simulator.request import RequestRecord
 from outrider.simulator.step_times import StepTimes
 from outrider.simulator.workload import closed_loop, poisson
 from tests.unit.simulator.builders import engine, profile, request, settings, steps, submit_all
@@ -82,6 +84,33 @@ def test_looking_often_changes_nothing() -> None:
         often.advance(tick / 1000)
     assert once.counters.generation_tokens == often.counters.generation_tokens
     assert once.counters.cells == often.counters.cells
+
+
+@given(workload=workloads(), schedule=st.sampled_from(["1-256:3", "1-2:5 3-8:2 9-256:0"]), looks=st.integers(1, 40))
+@hypothesis_settings(max_examples=25)
+def test_steps_drawn_ahead_are_the_steps_one_by_one_whoever_looks_in_between(
+    workload: list[tuple[float, int, int]], schedule: str, looks: int
+) -> None:
+    def run(longest: int, looks: int) -> tuple[EngineCounters, list[RequestRecord]]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("outrider.simulator.engine.LONGEST_STRETCH", longest)
+            target = engine(schedule, num_gpu_blocks=450, seed=3)
+            records = submit_all(
+                target, [request(n, at=at, prompt=prompt, output=out) for n, (at, prompt, out) in enumerate(workload)]
+            )
+            for look in range(looks):
+                target.advance(target.now_s + 0.02 * look)
+                assert 0 <= target.kv_cache_usage <= 1
+                assert target.counters.generation_tokens >= 0
+            target.advance(LONG_S)
+            return target.counters, records
+
+    counters, records = run(1, 0)
+    at_once, same_records = run(64, looks)
+    assert records == same_records
+    assert counters.cells == at_once.cells
+    assert counters.accepted_per_pos.tolist() == at_once.accepted_per_pos.tolist()
+    assert counters.histograms == at_once.histograms
 
 
 def test_the_closed_loop_of_the_measurement_gives_its_throughput() -> None:
