@@ -36,9 +36,11 @@ TRACK_LABEL = "serving_outrider_dev_track"
 _COUNTERS_AND_GAUGES = (
     *names.NUM_DRAFTS,
     *names.NUM_DRAFT_TOKENS,
+    *names.NUM_ACCEPTED_TOKENS,
     *names.NUM_ACCEPTED_TOKENS_PER_POS,
     *names.DRAFT_TOKENS_PER_POS,
     *names.GENERATION_TOKENS,
+    *(name + "_count" for name in names.ITERATION_TOKENS),
     *names.PROMPT_TOKENS,
     *names.NUM_PREEMPTIONS,
     *names.NUM_REQUESTS_RUNNING,
@@ -46,6 +48,7 @@ _COUNTERS_AND_GAUGES = (
     *names.KV_CACHE_USAGE,
     *names.CACHE_CONFIG,
     *names.PROCESS_START,
+    *names.CREATED,
     *names.SCHEDULE_GENERATION,
 )
 _STEPS = names.STEPS + names.STEP_SECONDS + names.STEP_REQUESTS

@@ -21,12 +21,18 @@ KV_CACHE_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 """A fraction, 0 to 1, in spite of the name."""
 CACHE_CONFIG = ("vllm:cache_config_info",)
 """Value 1; labels ``num_gpu_blocks`` and ``block_size`` give the size of the KV cache."""
-TPOT = ("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds")
+TPOT = ("vllm:request_time_per_output_token_seconds",)
+"""A request's decode time over its tokens. Before 0.11 there was only ``vllm:time_per_output_token_seconds``, an entry
+each engine output: under speculation that is the time of a step, and it is not read as TPOT."""
 TTFT = ("vllm:time_to_first_token_seconds",)
 E2E_LATENCY = ("vllm:e2e_request_latency_seconds",)
 ITERATION_TOKENS = ("vllm:iteration_tokens_total",)
 """A histogram, in spite of its name; its ``_count`` counts engine steps."""
 PROCESS_START = ("process_start_time_seconds",)
+"""Of the process that is scraped, without label ``engine``."""
+CREATED = ("vllm:generation_tokens_created",)
+"""When the engine's counters began, Unix time: one stands for all of an engine, and tells of a restart behind an HTTP
+server that went on. The first engine of vLLM and servers of several processes do not have it."""
 
 # From our runtime plugin. Label ``engine`` is the data-parallel rank, as in vLLM.
 DRAFT_TOKENS_PER_POS = ("outrider_engine_draft_tokens_per_pos_total",)

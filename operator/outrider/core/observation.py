@@ -7,83 +7,22 @@ in a pod matters.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from outrider.core import engine_metrics as names
+from outrider.core.counters import increase
+from outrider.core.engine_reader import EngineKey, EngineReader, whole
+from outrider.core.histogram import Histogram, read_histogram
 from outrider.core.series import Missing, Series
+from outrider.core.steps import StepCell, read_cells
 
-Samples = tuple[tuple[float, float], ...]
-EngineKey = tuple[str, str]
-"""Pod name and engine (data-parallel rank)."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepCell:
-    """Steps of one batch bucket, K and kind: their number, their time and the requests in them."""
-
-    batch_bucket: int
-    """Upper bound of the bucket, a power of two."""
-    num_speculative_tokens: int
-    mixed: bool
-    """Whether the steps also ran prefill."""
-    steps: float
-    seconds: float
-    requests: float
-
-    @property
-    def mean_batch(self) -> float:
-        """Requests a step."""
-        return self.requests / self.steps
-
-    @property
-    def step_time_s(self) -> float:
-        """Seconds a step."""
-        return self.seconds / self.steps
+__all__ = ["EngineWindow", "Histogram", "Observation", "StepCell", "increase", "observe"]
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Observations of a window: ``buckets`` are ``(upper bound, cumulative count)``, ascending, the last bound
-    infinite."""
-
-    count: float = 0.0
-    sum: float = 0.0
-    buckets: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def mean(self) -> float | None:
-        """None without observations."""
-        return self.sum / self.count if self.count > 0 else None
-
-    def quantile(self, share: float) -> float | None:
-        """Interpolated within its bucket; the last finite bound if it lies beyond; None without observations."""
-        if self.count <= 0 or not self.buckets:
-            return None
-        rank = share * self.buckets[-1][1]
-        lower, below = 0.0, 0.0
-        for upper, cumulative in self.buckets:
-            if cumulative >= rank and cumulative > below:
-                return (
-                    lower if upper == float("inf") else lower + (upper - lower) * (rank - below) / (cumulative - below)
-                )
-            lower, below = (lower if upper == float("inf") else upper), cumulative
-        return lower
-
-    def share_at_most(self, bound: float) -> float | None:
-        """Share of observations up to ``bound``, interpolated within its bucket; None without observations."""
-        if self.count <= 0 or not self.buckets:
-            return None
-        lower, below, total = 0.0, 0.0, self.buckets[-1][1]
-        for upper, cumulative in self.buckets:
-            if bound < upper:
-                within = 0.0 if upper == float("inf") else (bound - lower) / (upper - lower)
-                return (below + (cumulative - below) * within) / total
-            lower, below = upper, cumulative
-        return 1.0
+MAX_POSITIONS = 64
+"""Draft positions that are read; no engine drafts further, and a label must not decide how much memory we take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +38,11 @@ class EngineWindow:
     kv_cache_tokens: float | None
     schedule_generation: int | None
 
+    @property
+    def in_flight(self) -> float:
+        """Requests running or waiting."""
+        return self.running + self.waiting
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -108,6 +52,9 @@ class Observation:
     until_s: float
     engines: tuple[EngineWindow, ...]
     num_drafts: float = 0.0
+    num_draft_tokens: float = 0.0
+    num_accepted_tokens: float = 0.0
+    """At most the draft tokens."""
     drafted_per_pos: tuple[float, ...] = ()
     accepted_per_pos: tuple[float, ...] = ()
     generation_tokens: float = 0.0
@@ -116,6 +63,8 @@ class Observation:
     cells: tuple[StepCell, ...] = ()
     tpot: Histogram = field(default_factory=Histogram)
     ttft: Histogram = field(default_factory=Histogram)
+    left_out: tuple[Missing, ...] = ()
+    """Why engines that have series are not among ``engines``, an entry each."""
 
     @property
     def seconds(self) -> float:
@@ -165,24 +114,27 @@ class Observation:
         known = [engine.kv_cache_usage for engine in self.engines if engine.kv_cache_usage is not None]
         return max(known) if known else None
 
+    @property
+    def imbalance(self) -> float:
+        """Requests in flight on the fullest engine over their mean: 1 when even, the number of engines when one holds
+        all."""
+        mean = self.in_flight / len(self.engines)
+        return self.busiest.in_flight / mean if mean > 0 else 1.0
 
-def increase(samples: Samples, since_s: float, until_s: float, restarts: Sequence[float] = ()) -> float | None:
-    """How much a counter rose in ``(since_s, until_s]``; None with fewer than two samples to compare.
+    @property
+    def busiest(self) -> EngineWindow:
+        """The engine with most requests in flight."""
+        return max(self.engines, key=lambda engine: engine.in_flight)
 
-    The base is the last sample at or before ``since_s``, so that neighbouring windows neither lose nor repeat a step. A
-    value that falls, or a process start (``restarts``, times) between two samples, means that the counter began again
-    at zero: the second also catches a counter that has overtaken its old value by the next scrape.
-    """
-    first = max(0, bisect_right(samples, (since_s, float("inf"))) - 1)
-    last = bisect_right(samples, (until_s, float("inf")))
-    inside = samples[first:last]
-    if len(inside) < 2:
-        return None
-    total = 0.0
-    for (before_s, before), (after_s, after) in pairwise(inside):
-        restarted = any(before_s < start <= after_s for start in restarts)
-        total += after if restarted or after < before else after - before
-    return total
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens, 0 to 1; None without drafts, for then it is unknown and not zero."""
+        return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens > 0 else None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens a request and step as they came, a mixture of all K in the window; at least 1, None without drafts."""
+        return 1.0 + self.num_accepted_tokens / self.num_drafts if self.num_drafts > 0 else None
 
 
 def observe(
@@ -195,171 +147,123 @@ def observe(
 ) -> Observation | Missing:
     """Condense the samples of one service's engines between two moments.
 
-    ``pods`` limits the view to these pods (the ready ones of a track). Missing when no engine has samples
-    (``NoSeries``), none has a sample younger than ``stale_after_s`` (``MetricsStale``), or none has two to compare
-    (``TooFewSamples``).
+    ``pods`` limits the view to these pods (the ready ones of a track). An engine is left out when its newest sample is
+    older than ``stale_after_s`` (``MetricsStale``), when its gauges were left behind (``StaleGauges``), or when it has
+    no two samples to compare (``TooFewSamples``). Missing when there are no series (``NoSeries``) or all engines are
+    left out.
     """
     by_engine: dict[EngineKey, list[Series]] = defaultdict(list)
-    starts: dict[str, list[float]] = defaultdict(list)
+    starts: dict[str, list[Series]] = defaultdict(list)
     for one in series:
         pod = one.labels.get("pod", "")
         if pods is not None and pod not in pods:
             continue
         if one.name in names.PROCESS_START:
-            starts[pod] += [value for _, value in one.samples]
-        elif "engine" in one.labels:
-            by_engine[pod, one.labels["engine"]].append(one)
+            starts[pod].append(one)
+        else:
+            by_engine[pod, one.labels.get("engine", "")].append(one)
     if not by_engine:
         return Missing("NoSeries", "Prometheus has no series of this service's ready pods")
-    newest = max(one.last[0] for many in by_engine.values() for one in many)
-    if newest < until_s - stale_after_s:
-        return Missing("MetricsStale", f"the newest sample is older than {stale_after_s:.0f} s")
-    windows = [
-        _EngineReader(key, many, sorted(set(starts[key[0]])), since_s, until_s)
-        for key, many in sorted(by_engine.items())
-    ]
-    usable = [window for window in windows if window.increase(names.GENERATION_TOKENS) is not None]
+    usable: list[EngineReader] = []
+    left_out: list[Missing] = []
+    for key, many in sorted(by_engine.items()):
+        reader = EngineReader(key, many, starts[key[0]], since_s, until_s)
+        fault = _fault(reader, until_s, stale_after_s)
+        if fault is None:
+            usable.append(reader)
+        else:
+            left_out.append(fault)
     if not usable:
-        return Missing("TooFewSamples", "no engine has two samples in the window yet")
-    return _merge(usable, since_s, until_s)
+        return _worst(left_out)
+    return _merge(usable, since_s, until_s, tuple(left_out))
 
 
-class _EngineReader:
-    """Looks the families of one engine up by the table of names."""
-
-    def __init__(
-        self, key: EngineKey, series: Sequence[Series], restarts: Sequence[float], since_s: float, until_s: float
-    ) -> None:
-        self.key = key
-        self._by_name: dict[str, list[Series]] = defaultdict(list)
-        for one in series:
-            self._by_name[one.name].append(one)
-        self._restarts, self._since_s, self._until_s = restarts, since_s, until_s
-
-    def family(self, aliases: Sequence[str], suffix: str = "") -> list[Series]:
-        """The series of the first name that this engine has."""
-        return next((self._by_name[name + suffix] for name in aliases if name + suffix in self._by_name), [])
-
-    def rise(self, one: Series) -> float | None:
-        return increase(one.samples, self._since_s, self._until_s, self._restarts)
-
-    def increase(self, aliases: Sequence[str], suffix: str = "") -> float | None:
-        known = [rise for one in self.family(aliases, suffix) if (rise := self.rise(one)) is not None]
-        return sum(known) if known else None
-
-    def mean(self, aliases: Sequence[str]) -> float | None:
-        """Mean of a gauge over the window's samples, summed over the first name's series; None if there are none."""
-        means = []
-        for one in self.family(aliases):
-            inside = [value for time_s, value in one.samples if self._since_s < time_s <= self._until_s]
-            if inside:
-                means.append(sum(inside) / len(inside))
-        return sum(means) if means else None
-
-    def last(self, aliases: Sequence[str]) -> float | None:
-        family = self.family(aliases)
-        return family[0].last[1] if family else None
-
-    def by_label(self, aliases: Sequence[str], label: str, suffix: str = "") -> dict[str, float]:
-        risen: dict[str, float] = defaultdict(float)
-        for one in self.family(aliases, suffix):
-            if label in one.labels and (rise := self.rise(one)) is not None:
-                risen[one.labels[label]] += rise
-        return risen
-
-    def kv_cache_tokens(self) -> float | None:
-        for one in self.family(names.CACHE_CONFIG):
-            try:
-                return float(one.labels["num_gpu_blocks"]) * float(one.labels["block_size"])
-            except (KeyError, ValueError):
-                return None
-        return None
-
-    def window(self) -> EngineWindow:
-        generation = self.last(names.SCHEDULE_GENERATION)
-        return EngineWindow(
-            pod=self.key[0],
-            engine=self.key[1],
-            running=self.mean(names.NUM_REQUESTS_RUNNING) or 0.0,
-            waiting=self.mean(names.NUM_REQUESTS_WAITING) or 0.0,
-            kv_cache_usage=self.mean(names.KV_CACHE_USAGE),
-            kv_cache_tokens=self.kv_cache_tokens(),
-            schedule_generation=None if generation is None else int(generation),
-        )
+_FAULTS = ("StaleGauges", "TooFewSamples", "MetricsStale")
+"""Reasons to leave an engine out, the most telling first."""
 
 
-def _merge(readers: Sequence[_EngineReader], since_s: float, until_s: float) -> Observation:
+def _fault(reader: EngineReader, until_s: float, stale_after_s: float) -> Missing | None:
+    if reader.newest_s < until_s - stale_after_s:
+        return Missing("MetricsStale", f"{reader}: the newest sample is older than {stale_after_s:.0f} s")
+    if reader.increase(names.GENERATION_TOKENS) is None:
+        return Missing("TooFewSamples", f"{reader}: no two samples in the window yet")
+    return reader.standstill()
+
+
+def _worst(left_out: Sequence[Missing]) -> Missing:
+    worst = min(left_out, key=lambda fault: _FAULTS.index(fault.reason))
+    if len(left_out) == 1:
+        return worst
+    return Missing(worst.reason, f"{worst.message} (none of {len(left_out)} engines can be read)")
+
+
+def _merge(
+    readers: Sequence[EngineReader], since_s: float, until_s: float, left_out: tuple[Missing, ...]
+) -> Observation:
     def total(aliases: Sequence[str]) -> float:
         return sum(reader.increase(aliases) or 0.0 for reader in readers)
 
     drafted: dict[int, float] = defaultdict(float)
     accepted: dict[int, float] = defaultdict(float)
     for reader in readers:
-        for position, count in _drafted_per_position(reader).items():
+        by_position = reader.increases(names.NUM_ACCEPTED_TOKENS_PER_POS, _position)
+        for position, count in by_position.items():
+            accepted[position] += count
+        for position, count in _drafted_per_position(reader, by_position).items():
             drafted[position] += count
-        for label, count in reader.by_label(names.NUM_ACCEPTED_TOKENS_PER_POS, "position").items():
-            accepted[int(label)] += count
     depth = 1 + max((position for position, count in drafted.items() if count > 0), default=-1)
+    draft_tokens = total(names.NUM_DRAFT_TOKENS)
     return Observation(
         since_s=since_s,
         until_s=until_s,
-        engines=tuple(reader.window() for reader in readers),
+        engines=tuple(_window(reader) for reader in readers),
         num_drafts=total(names.NUM_DRAFTS),
+        num_draft_tokens=draft_tokens,
+        num_accepted_tokens=min(total(names.NUM_ACCEPTED_TOKENS), draft_tokens),
         drafted_per_pos=tuple(drafted[position] for position in range(depth)),
         accepted_per_pos=tuple(min(accepted[position], drafted[position]) for position in range(depth)),
         generation_tokens=total(names.GENERATION_TOKENS),
         prompt_tokens=total(names.PROMPT_TOKENS),
         num_preemptions=total(names.NUM_PREEMPTIONS),
-        cells=_cells(readers),
-        tpot=_histogram(readers, names.TPOT),
-        ttft=_histogram(readers, names.TTFT),
+        cells=read_cells(readers),
+        tpot=read_histogram(readers, names.TPOT),
+        ttft=read_histogram(readers, names.TTFT),
+        left_out=left_out,
     )
 
 
-def _drafted_per_position(reader: _EngineReader) -> dict[int, float]:
+def _window(reader: EngineReader) -> EngineWindow:
+    generation, kv_cache_usage = reader.last(names.SCHEDULE_GENERATION), reader.mean(names.KV_CACHE_USAGE)
+    return EngineWindow(
+        pod=reader.key[0],
+        engine=reader.key[1],
+        running=reader.mean(names.NUM_REQUESTS_RUNNING) or 0.0,
+        waiting=reader.mean(names.NUM_REQUESTS_WAITING) or 0.0,
+        kv_cache_usage=None if kv_cache_usage is None else min(1.0, kv_cache_usage),
+        kv_cache_tokens=reader.label_product(names.CACHE_CONFIG, "num_gpu_blocks", "block_size"),
+        schedule_generation=None if generation is None else int(generation),
+    )
+
+
+def _drafted_per_position(reader: EngineReader, accepted: Mapping[int, float]) -> dict[int, float]:
     """Drafts that proposed each position: from our plugin, else from drafts and draft tokens if K was constant.
 
     Accepted at a position over *all* drafts reads too low as soon as K varied: a draft of one token cannot be accepted
-    at the third. A window in which draft tokens are no whole multiple of drafts had several K and gives nothing without
-    the plugin.
+    at the third. A window in which draft tokens are no whole multiple of drafts, or in which tokens beyond it were
+    accepted, had several K and gives nothing without the plugin.
     """
-    exported = reader.by_label(names.DRAFT_TOKENS_PER_POS, "position")
+    exported = reader.increases(names.DRAFT_TOKENS_PER_POS, _position)
     if exported:
-        return {int(position): count for position, count in exported.items()}
+        return exported
     drafts, tokens = reader.increase(names.NUM_DRAFTS), reader.increase(names.NUM_DRAFT_TOKENS)
     if not drafts or not tokens:
         return {}
     k = round(tokens / drafts)
     constant = abs(tokens / drafts - k) < 0.01  # n-gram proposals that come out short stay under one in a hundred here
-    return dict.fromkeys(range(k), drafts) if constant else {}
+    deeper = any(count > 0 for position, count in accepted.items() if position >= k)
+    return dict.fromkeys(range(k), drafts) if constant and not deeper else {}
 
 
-def _cells(readers: Sequence[_EngineReader]) -> tuple[StepCell, ...]:
-    sums: dict[tuple[int, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for reader in readers:
-        for column, aliases in enumerate((names.STEPS, names.STEP_SECONDS, names.STEP_REQUESTS)):
-            for one in reader.family(aliases):
-                rise = reader.rise(one)
-                if rise is not None:
-                    sums[_cell_key(one.labels)][column] += rise
-    return tuple(
-        StepCell(bucket, k, mixed, steps, seconds, requests)
-        for (bucket, k, mixed), (steps, seconds, requests) in sorted(sums.items())
-        if steps > 0 and seconds > 0 and requests > 0
-    )
-
-
-def _cell_key(labels: Mapping[str, str]) -> tuple[int, int, bool]:
-    return int(labels["batch"]), int(labels["speculative_tokens"]), labels["kind"] == "mixed"
-
-
-def _histogram(readers: Sequence[_EngineReader], aliases: Sequence[str]) -> Histogram:
-    buckets: dict[float, float] = defaultdict(float)
-    for reader in readers:
-        for bound, count in reader.by_label(aliases, "le", "_bucket").items():
-            buckets[float(bound)] += count
-    return Histogram(
-        count=sum(reader.increase(aliases, "_count") or 0.0 for reader in readers),
-        sum=sum(reader.increase(aliases, "_sum") or 0.0 for reader in readers),
-        buckets=tuple(sorted(buckets.items())),
-    )
+def _position(labels: Mapping[str, str]) -> int | None:
+    position = whole(labels.get("position", ""))
+    return position if position is not None and position < MAX_POSITIONS else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,29 +75,6 @@ def test_missing_data_is_a_value_with_a_reason(samples: list[Series], reason: st
     assert isinstance(missing, Missing)
     assert missing.reason == reason
     assert str(missing)
-
-
-def test_one_pod_with_many_engines_is_summed_not_overwritten() -> None:
-    """Two data-parallel ranks, one with a long queue and one idle (C26)."""
-    rank_0 = counters({DRAFTS: (0, 100), DRAFT_TOKENS: (0, 400), TOKENS: (0, 300)}, engine="0")
-    rank_1 = counters({DRAFTS: (0, 10), DRAFT_TOKENS: (0, 40), TOKENS: (0, 48)}, engine="1")
-    gauges = [
-        series(name, [(5.0, value), (10.0, value)], engine=engine)
-        for engine, values in (("0", (51.0, 117.0, 1.0)), ("1", (3.0, 0.0, 0.05)))
-        for name, value in zip((RUNNING, WAITING, KV), values, strict=True)
-    ]
-    accepted = [
-        series(ACCEPTED, [(0.0, 0.0), (10.0, value)], engine=engine, position=str(position))
-        for engine, counts in (("0", (90, 60, 30, 20)), ("1", (10, 10, 9, 9)))
-        for position, value in enumerate(counts)
-    ]
-    everything = rank_0 + rank_1 + gauges + accepted
-    found = seen(everything)
-    assert (found.waiting, found.running, found.in_flight) == (117.0, 54.0, 171.0)
-    assert sum(found.accepted_per_pos) / sum(found.drafted_per_pos) == pytest.approx(238 / 440)
-    assert found.kv_cache_usage == 1.0
-    random.Random(7).shuffle(everything)
-    assert seen(everything) == found
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Counters and gauges over a window: increases across restarts, and what one engine showed at each moment.
+
+A counter is never negative; a sample that is NaN, infinite or negative is no sample (a scrape may hold them).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from outrider.core.series import Series
+
+Samples = tuple[tuple[float, float], ...]
+"""``(time_s, value)`` in ascending order of time."""
+
+_INFINITY = float("inf")
+
+
+def increase(samples: Samples, since_s: float, until_s: float, restarts: Sequence[float] = ()) -> float | None:
+    """How much a counter rose in ``(since_s, until_s]``; None with fewer than two samples to compare.
+
+    The base is the last sample at or before ``since_s``, so that neighbouring windows neither lose nor repeat a step. A
+    value that falls, or one of ``restarts`` (moments) between two samples, means that the counter began again at zero:
+    the second also catches a counter that has overtaken its old value by the next scrape.
+    """
+    known = tuple(sample for sample in samples if 0.0 <= sample[1] < _INFINITY)  # NaN compares as false
+    first = max(0, bisect_right(known, (since_s, _INFINITY)) - 1)
+    last = bisect_right(known, (until_s, _INFINITY))
+    inside = known[first:last]
+    if len(inside) < 2:
+        return None
+    total = 0.0
+    for (before_s, before), (after_s, after) in pairwise(inside):
+        restarted = any(before_s < moment <= after_s for moment in restarts)
+        total += after if restarted or after < before else after - before
+    return total
+
+
+def changes(samples: Samples) -> list[float]:
+    """Moments of the samples whose value differs from the one before.
+
+    Of a series that tells when something began (a process, a counter), these are the first scrapes after it began anew.
+    The value itself is of no use here: it is a time of the engine's clock, and samples carry times of the store's.
+    """
+    return [after_s for (_, before), (after_s, after) in pairwise(samples) if after != before]
+
+
+def increase_once(tellers: Iterable[tuple[Samples, Sequence[float]]], since_s: float, until_s: float) -> float | None:
+    """Increase of one counter that several series, each with its restarts, may tell of; None if none of them can.
+
+    Series that follow one another are incarnations of an engine (a pod that was replaced under its name) and add up.
+    Series that overlap in time say the same twice (two scrape jobs, two processes of one server) and count once.
+    """
+    total: float | None = None
+    cluster_end_s, highest = -_INFINITY, 0.0
+    for samples, restarts in sorted(tellers, key=lambda teller: teller[0][0][0]):
+        risen = increase(samples, since_s, until_s, restarts)
+        if risen is None:
+            continue
+        if samples[0][0] > cluster_end_s:
+            total, highest = (total or 0.0) + risen, risen
+        elif risen > highest:
+            total, highest = (total or 0.0) + risen - highest, risen
+        cluster_end_s = max(cluster_end_s, samples[-1][0])
+    return total
+
+
+def gauge(series: Iterable[Series], since_s: float, until_s: float) -> Samples:
+    """What one engine's gauge showed in ``(since_s, until_s]``, by moment.
+
+    Of several series with a sample at one moment (a label for each process of a server) the highest is taken.
+    """
+    highest: dict[float, float] = {}
+    for one in series:
+        for time_s, value in one.samples:
+            if since_s < time_s <= until_s and 0.0 <= value < _INFINITY:
+                highest[time_s] = max(value, highest.get(time_s, 0.0))
+    return tuple(sorted(highest.items()))
