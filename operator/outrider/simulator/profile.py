@@ -10,13 +10,16 @@ assumption, listed here:
 - past the last row of a K, the line through its last three rows goes on, in a graph never above the time without one;
 - K above 6: the difference between K = 5 and 6 once more for each token;
 - a step with prefill takes the prefill time of all its tokens plus its drafting passes, or the decode time if longer.
+
+A profile made of a published table of throughput has less: some K only, nothing past the captured sizes, no run without
+a drafter. What it lacks is refused, never invented.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DEFAULT_PROFILE = "h100-llama8b-eagle"
+MOE_PROFILE = "qwen3-235b-a22b-sglang"
 SHORT_PROMPT = 512  # tokens: the rows with longer prompts only serve to measure what context costs
 TAIL_ROWS = 3  # rows behind the line that leaves the measured range: one row alone can be off by some 10 %
 
@@ -69,8 +73,9 @@ class Profile:
     in_graph: Mapping[int, Curve]
     """With the drafter, by K, steps that fit a CUDA graph."""
     beyond_graph: Mapping[int, Curve]
-    """With the drafter, by K, steps larger than the largest graph."""
-    no_drafter: Curve
+    """With the drafter, by K, steps larger than the largest graph; empty: they follow the trend of those in it."""
+    no_drafter: Curve | None
+    """None: no run without a drafter is known."""
     prefill_tokens: tuple[float, ...]
     prefill_seconds: tuple[float, ...]
     context_s: float
@@ -79,16 +84,16 @@ class Profile:
     """How many times slower than the measured card."""
 
     @property
-    def max_measured_k(self) -> int:
-        """The largest K with rows of its own."""
-        return max(self.in_graph)
+    def measured_k(self) -> tuple[int, ...]:
+        """Every K with rows of its own, ascending: what an engine may use without a word of caution."""
+        return tuple(sorted(self.in_graph))
 
     @property
     def draft_pass_s(self) -> float:
         """One drafting pass: what a K more costs at batch 1, where verifying one token more costs nothing."""
         one = np.array([1.0])
-        last = self.max_measured_k
-        return float(self.in_graph[last].at(one)[0] - self.in_graph[1].at(one)[0]) / (last - 1)
+        first, last = min(k for k in self.in_graph if k), max(self.in_graph)
+        return float(self.in_graph[last].at(one)[0] - self.in_graph[first].at(one)[0]) / (last - first)
 
     def step_time_s(self, batch: float, k: float, capture_size: int, context: float, *, drafter: bool = True) -> float:
         """Seconds of a decode step of ``batch`` requests that verify K drafts and draft K more.
@@ -97,7 +102,7 @@ class Profile:
         """
         at = np.array([float(batch)])
         if not drafter:
-            base = self.no_drafter.at(at)
+            base = self._without_drafter(at)
         else:
             inside = batch * (k + 1) <= capture_size
             low = int(k)
@@ -110,7 +115,7 @@ class Profile:
         """`step_time_s` without context for batches 0, 1, …, ``max_batch`` (0: no decoding request, no time)."""
         batches = np.arange(1.0, max_batch + 1)
         if not drafter:
-            return [0.0, *self.no_drafter.at(batches).tolist()]
+            return [0.0, *self._without_drafter(batches).tolist()]
         inside = batches * (k + 1) <= capture_size
         return [0.0, *np.where(inside, self._base(k, batches, True), self._base(k, batches, False)).tolist()]
 
@@ -122,25 +127,37 @@ class Profile:
 
     def slowed(self, factor: float) -> Profile:
         """The same card, so many times slower: every time multiplied."""
-        return Profile(
-            name=self.name,
-            acceptance=self.acceptance,
+        return replace(
+            self,
             in_graph={k: _slowed(curve, factor) for k, curve in self.in_graph.items()},
             beyond_graph={k: _slowed(curve, factor) for k, curve in self.beyond_graph.items()},
-            no_drafter=_slowed(self.no_drafter, factor),
-            prefill_tokens=self.prefill_tokens,
+            no_drafter=None if self.no_drafter is None else _slowed(self.no_drafter, factor),
             prefill_seconds=tuple(seconds * factor for seconds in self.prefill_seconds),
             context_s=self.context_s * factor,
             dilation=self.dilation * factor,
         )
 
+    def without_jump(self) -> Profile:
+        """The same card if leaving the captured sizes cost nothing: larger steps follow the trend in a graph."""
+        return replace(self, name=f"{self.name}-without-jump", beyond_graph={})
+
+    def _without_drafter(self, batches: Floats) -> Floats:
+        if self.no_drafter is None:
+            raise ValueError(f"{self.name} has no run without a drafter")
+        return self.no_drafter.at(batches)
+
     def _base(self, k: int, batches: Floats, inside: bool) -> Floats:
-        top = self.max_measured_k
+        top = max(self.in_graph)
         if k > top:
             last = self._base(top, batches, inside)
             base = np.asarray(last + (k - top) * np.maximum(last - self._base(top - 1, batches, inside), 0.0))
             return np.minimum(base, self._base(k, batches, False)) if inside else base
-        in_graph, smallest = self.in_graph[k].at(batches), min(self.beyond_graph)
+        if k not in self.in_graph:
+            raise ValueError(f"{self.name} has no rows for K = {k}, only for {self.measured_k}")
+        in_graph = self.in_graph[k].at(batches)
+        if not self.beyond_graph:
+            return in_graph
+        smallest = min(self.beyond_graph)
         beyond = self.beyond_graph[max(k, smallest)].at(batches, flat_start=True)
         if not inside:
             return beyond if k >= smallest else np.maximum(in_graph, beyond)
@@ -148,7 +165,7 @@ class Profile:
 
 
 def load_profile(name: str = DEFAULT_PROFILE) -> Profile:
-    """A profile shipped with the package, by name."""
+    """A profile shipped with the package, by name: `DEFAULT_PROFILE` or `MOE_PROFILE`."""
     return parse_profile(name, json.loads((files(__package__) / "data" / f"{name}.json").read_text()))
 
 
@@ -158,7 +175,9 @@ def read_profile(path: Path) -> Profile:
 
 
 def parse_profile(name: str, document: Mapping[str, Any]) -> Profile:
-    """Sort the rows of a profile document into curves."""
+    """Sort the rows of a profile document into curves; of a published table, compute its step times first."""
+    if "tokens_per_second" in document:
+        return _published(name, document)
     context_s = _context_cost(document["no_drafter"])
     short = [row for row in document["no_drafter"] if row["prompt"] == SHORT_PROMPT]
     return Profile(
@@ -170,6 +189,21 @@ def parse_profile(name: str, document: Mapping[str, Any]) -> Profile:
         prefill_tokens=tuple(float(row["tokens"]) for row in document["prefill"]),
         prefill_seconds=tuple(row["ttft_ms"] / 1e3 for row in document["prefill"]),
         context_s=context_s,
+    )
+
+
+def _published(name: str, document: Mapping[str, Any]) -> Profile:
+    """A table of tokens a second by batch and K: a step takes batch * E(K) / rate, E by the assumed acceptance."""
+    acceptance = tuple(document["acceptance"])
+    curves = {}
+    for row in document["tokens_per_second"]:
+        k, batches = row["speculative_tokens"], row["batch"]
+        tokens = 1.0 + sum(acceptance[:k])
+        seconds = (batch * tokens / rate for batch, rate in zip(batches, row["rate"], strict=True))
+        curves[k] = Curve(tuple(map(float, batches)), tuple(seconds))
+    prefill = load_profile(document["prefill_from"])
+    return replace(
+        prefill, name=name, acceptance=acceptance, in_graph=curves, beyond_graph={}, no_drafter=None, context_s=0.0
     )
 
 

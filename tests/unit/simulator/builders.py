@@ -32,9 +32,11 @@ def speculation(schedule: Schedule | str | int = 3, ceiling: int = 6, named: Seq
     return Speculation("eagle3", ceiling, schedule, tuple(k for k in named if k <= ceiling))
 
 
-def settings(schedule: Schedule | str | int = 3, *, ceiling: int = 6, **changes: Any) -> EngineSettings:
+def settings(
+    schedule: Schedule | str | int = 3, *, ceiling: int = 6, named: Sequence[int] = range(7), **changes: Any
+) -> EngineSettings:
     chosen: dict[str, Any] = {
-        "speculation": speculation(schedule, ceiling),
+        "speculation": speculation(schedule, ceiling, named),
         "max_num_seqs": MAX_BATCH,
         "max_model_len": 100_000,
         "served_model_names": ("chat",),

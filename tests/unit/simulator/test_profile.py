@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.simulator.profile import row_time_s
-from tests.unit.simulator.builders import profile
+from outrider.simulator.engine import SimulatedEngine
+from outrider.simulator.profile import MOE_PROFILE, load_profile, row_time_s
+from tests.unit.simulator.builders import profile, request, settings, submit_all
 
 CAPTURE = 512
 
@@ -93,3 +94,50 @@ def test_times_are_positive_and_grow_with_context(batch: int, k: int, capture_si
 def test_the_table_of_an_engine_is_the_profile_without_context(batch: int, k: int) -> None:
     table = profile().base_times_s(k, 512, CAPTURE)
     assert table[batch] == pytest.approx(profile().step_time_s(batch, k, CAPTURE, 0))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 6])
+def test_without_the_jump_a_larger_step_follows_the_trend_of_those_in_a_graph(k: int) -> None:
+    smooth, last = profile().without_jump(), CAPTURE // (k + 1)
+    for batch in (1, 8, last):
+        assert smooth.step_time_s(batch, k, CAPTURE, 600) == profile().step_time_s(batch, k, CAPTURE, 600)
+    fits, passes = (smooth.step_time_s(batch, k, CAPTURE, 600) for batch in (last, last + 1))
+    assert fits <= passes < 1.05 * fits
+    assert smooth.step_time_s(last + 1, k, CAPTURE, 600) < 0.8 * profile().step_time_s(last + 1, k, CAPTURE, 600)
+    assert smooth.step_time_s(256, k, 256 * 7, 600) >= profile().step_time_s(256, k, 256 * 7, 600)
+
+
+@given(batch=st.integers(1, 64), k=st.sampled_from([2, 3, 4, 6]))
+def test_a_published_table_of_throughput_makes_step_times_that_grow_with_batch_and_k(batch: int, k: int) -> None:
+    moe = load_profile(MOE_PROFILE)
+    time_s = moe.step_time_s(batch, k, CAPTURE, 0)
+    assert 0.01 < time_s < moe.step_time_s(batch + 1, k, CAPTURE, 0)
+    assert all(moe.step_time_s(batch, less, CAPTURE, 0) < time_s for less in moe.measured_k if less < k)
+
+
+def test_the_published_rates_come_back_with_the_assumed_acceptance() -> None:
+    moe = load_profile(MOE_PROFILE)
+    raw = json.loads((files("outrider.simulator") / "data" / f"{MOE_PROFILE}.json").read_text())
+    for row in raw["tokens_per_second"]:
+        k = row["speculative_tokens"]
+        for batch, rate in zip(row["batch"], row["rate"], strict=True):
+            tokens = 1 + sum(moe.acceptance[:k])
+            assert batch * tokens / moe.step_time_s(batch, k, CAPTURE, 900) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_what_a_table_does_not_have_is_refused(k: int) -> None:
+    moe = load_profile(MOE_PROFILE)
+    assert moe.measured_k == (2, 3, 4, 6)
+    with pytest.raises(ValueError, match=f"no rows for K = {k}"):
+        moe.base_times_s(k, 64, CAPTURE)
+    with pytest.raises(ValueError, match="no run without a drafter"):
+        moe.step_time_s(1, 0, CAPTURE, 0, drafter=False)
+
+
+def test_an_engine_runs_on_the_published_table_with_the_k_that_it_has() -> None:
+    target = SimulatedEngine(settings("1-16:4 17-64:2", named=(2, 3, 4, 6), max_num_seqs=64), load_profile(MOE_PROFILE))
+    records = submit_all(target, [request(n, at=n * 0.1, output=150) for n in range(40)])
+    target.advance(1000)
+    assert len(records) == 40
+    assert set(target.counters.steps_by_k) == {2, 4}
