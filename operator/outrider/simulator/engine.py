@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from outrider.core.schedule import Schedule
 from outrider.simulator.batch import Active, DecodeBatch, Verified
 from outrider.simulator.counters import STALL_S, CellKey, EngineCounters, histogram_bounds
+from outrider.simulator.noise import QUIET, Noise, StepNoise
 from outrider.simulator.profile import Profile
 from outrider.simulator.request import Listener, Request, RequestRecord
 from outrider.simulator.scheduling import Chunk, Scheduler
 from outrider.simulator.settings import EngineSettings
-from outrider.simulator.step_times import StepTimes
+from outrider.simulator.step_times import Slowdown, StepTimes
 from outrider.simulator.stretch import Stretch
 
 LONGEST_STRETCH = 32  # steps: most stretches are cut by an arrival or an end before
@@ -41,7 +42,9 @@ class _Step:
 class SimulatedEngine:
     """One engine. Deterministic: the same settings, profile, seed and calls give the same tokens at the same times."""
 
-    def __init__(self, settings: EngineSettings, profile: Profile, *, seed: int = 0, start_s: float = 0.0) -> None:
+    def __init__(
+        self, settings: EngineSettings, profile: Profile, *, seed: int = 0, start_s: float = 0.0, noise: Noise = QUIET
+    ) -> None:
         self.settings = settings
         self.profile = profile
         self.now_s = start_s
@@ -53,7 +56,7 @@ class SimulatedEngine:
         self._counters = EngineCounters(ceiling, bounds, STALL_S * profile.dilation)
         self._batch = DecodeBatch(settings.max_num_seqs, ceiling, profile.acceptance, seed)
         self._scheduler = Scheduler(settings, self._batch)
-        self._times = StepTimes(profile, settings)
+        self._times = StepTimes(profile, settings, None if noise == QUIET else StepNoise(noise, seed))
         self._width = 0
         """Drafts that each decoding request carries into the next step."""
         self._step: _Step | None = None
@@ -114,6 +117,11 @@ class SimulatedEngine:
             self._interrupt()
             self.schedule = schedule
             self._lookup = schedule.lookup(self.settings.max_num_seqs)
+
+    def slow_down(self, slowdown: Slowdown) -> None:
+        """Steps that start from now on take so much longer."""
+        self._interrupt()
+        self._times.slow_down(slowdown)
 
     def submit(self, request: Request, now_s: float, listener: Listener | None = None) -> None:
         """Put a request into the queue.
@@ -213,6 +221,7 @@ class SimulatedEngine:
                 return
         prefill_tokens = sum(chunk.tokens for chunk in chunks)
         seconds = self._times.step_s(len(batch), self._width, k, prefill_tokens, batch.context_sum)
+        self._times.take(1)
         self._step = _Step(self.now_s, self.now_s + seconds, k, requests, chunks)
 
     def _interrupt(self) -> None:
@@ -225,6 +234,7 @@ class SimulatedEngine:
         self.settle()
         if self._stretch is not None:
             stretch, self._stretch = self._stretch, None
+            self._times.take(1)
             start_s, end_s = stretch.moments_s[:2]
             self._step = _Step(start_s, end_s, stretch.num_speculative_tokens, len(self._batch), ())
 
@@ -234,6 +244,7 @@ class SimulatedEngine:
         """The first ``steps`` of a stretch are over."""
         size, width = len(self._batch), stretch.num_speculative_tokens
         seconds, moment_s = stretch.seconds(steps), stretch.moments_s[steps]
+        self._times.take(steps)
         verified = self._batch.take(stretch.foreseen, steps)
         self._counters.observe_decoding(verified, width, size, seconds)
         generated = stretch.foreseen.num_emitted[:steps].tolist()

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from outrider.core import engine_metrics as names
 from outrider.core.schedule import Schedule
 from outrider.core.series import Series
 from outrider.simulator.autoscaler import Autoscaler, AutoscalerConfig
+from outrider.simulator.faults import Fault, Restart, metrics_out, moments_s, slowdown
+from outrider.simulator.noise import QUIET, Noise
 from outrider.simulator.profile import Profile
 from outrider.simulator.replica import Replica
 from outrider.simulator.request import Request, RequestRecord
 from outrider.simulator.results import FleetResult, FleetSample
 from outrider.simulator.settings import EngineSettings
 from outrider.simulator.store import MetricsStore
+
+RESTARTED = 500  # the random numbers of engines that were started again are apart from those of the first 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ class FleetConfig:
     """Longest time that a pod goes on after its removal; then what is left is aborted."""
     tail_s: float = 120.0
     """Longest time after the end in which requests may still finish."""
+    noise: Noise = QUIET
+    """How step times waver, each replica by its own draws."""
+    faults: tuple[Fault, ...] = ()
     seed: int = 0
     namespace: str = "ml"
     service: str = "chat"
@@ -78,6 +85,7 @@ class Fleet:
     _generation: int = 0
     _schedule: Schedule | None = None
     _created: int = 0
+    _restarts: int = 0
     _replica_seconds: float = 0.0
     _tokens_of_gone: int = 0
 
@@ -105,6 +113,8 @@ class Fleet:
                 self._scrape(now_s)
             elif what == _SCALE:
                 self._scale(now_s)
+            elif what == _FAULT:
+                self._disturb(now_s)
             else:
                 self._control(now_s)
             if now_s > duration_s and not self._busy(now_s):
@@ -119,7 +129,8 @@ class Fleet:
         if config.autoscaler is not None:
             periods.append(_every(_SCALE, config.autoscaler.sync_s, end_s))
         arrivals = ((request.arrival_s, _ARRIVAL, request) for request in requests if request.arrival_s < duration_s)
-        return heapq.merge(arrivals, *periods, key=lambda moment: moment[:2])
+        faults = ((moment_s, _FAULT, None) for moment_s in moments_s(config.faults))
+        return heapq.merge(arrivals, faults, *periods, key=lambda moment: moment[:2])
 
     # Pods.
 
@@ -141,13 +152,30 @@ class Fleet:
 
     def _add_replica(self, now_s: float, ready_s: float) -> None:
         number, self._created = self._created, self._created + 1
+        self._replicas.append(self._boot(number, number, now_s, ready_s))
+
+    def _boot(self, number: int, draws: int, now_s: float, ready_s: float) -> Replica:
+        """A pod whose engine starts now; ``draws`` tells its random numbers from those of other engines."""
         config = self.config
         replica = Replica.create(
             config.settings, config.profile, f"{config.service}-{number}", config.namespace, config.service,
-            seed=config.seed * 1000 + number, now_s=now_s, ready_s=ready_s,
+            seed=config.seed * 1000 + draws, now_s=now_s, ready_s=ready_s, number=number, noise=config.noise,
         )  # fmt: skip
         replica.engine.on_finish = self._records.append
-        self._replicas.append(replica)
+        replica.engine.slow_down(slowdown(config.faults, number, now_s))
+        return replica
+
+    def _disturb(self, now_s: float) -> None:
+        """Faults begin and end, and processes that must restart do."""
+        for index, replica in enumerate(self._replicas):
+            replica.engine.advance(now_s)
+            replica.engine.slow_down(slowdown(self.config.faults, replica.number, now_s))
+            if Restart(replica.number, now_s) in self.config.faults and replica.serving:
+                replica.abort_all(now_s)
+                self._tokens_of_gone += replica.engine.counters.generation_tokens
+                self._restarts += 1
+                again = self._boot(replica.number, RESTARTED + self._restarts, now_s, now_s + self.config.pod_start_s)
+                self._replicas[index] = replace(again, created_s=replica.created_s)
 
     def _remove(self, replica: Replica, now_s: float) -> None:
         self._replicas.remove(replica)
@@ -186,10 +214,12 @@ class Fleet:
         self._unrouted.clear()
 
     def _scrape(self, now_s: float) -> None:
+        out = metrics_out(self.config.faults, now_s)
         for replica in self._replicas:
             if not replica.starting:
                 replica.engine.advance(now_s)
                 replica.admin.expire(now_s)
+            if not (replica.starting or out):
                 self.store.scrape(replica.exposition, replica.labels, now_s)
         ready = self._ready()
         k = [replica.engine.schedule.at(replica.engine.num_running) for replica in ready]
@@ -249,7 +279,7 @@ class Fleet:
 
 
 # What happens first at one moment: the scrape sees the arrivals before it, control and scaling see the scrape.
-_ARRIVAL, _SCRAPE, _CONTROL, _SCALE = range(4)
+_FAULT, _ARRIVAL, _SCRAPE, _CONTROL, _SCALE = range(5)
 
 
 def _every(what: int, period_s: float, until_s: float) -> Iterator[tuple[float, int, None]]:

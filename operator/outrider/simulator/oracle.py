@@ -1,7 +1,7 @@
 """What a perfect table would do: the best K at every batch size, by the rows that the engines themselves run on.
 
 The yardstick of policies. It knows the step times and the acceptance that a policy has to find out; it knows nothing of
-the future, of prefill or of queues. A batch's own optimum is the fleet's, too: see `docs/control.md`.
+the future, of prefill or of queues.
 """
 
 from __future__ import annotations

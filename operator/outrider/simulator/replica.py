@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from outrider.simulator.admin import AdminPort
 from outrider.simulator.engine import SimulatedEngine
 from outrider.simulator.metrics import Exposition
+from outrider.simulator.noise import QUIET, Noise
 from outrider.simulator.profile import Profile
 from outrider.simulator.settings import EngineSettings
 
@@ -16,6 +17,8 @@ from outrider.simulator.settings import EngineSettings
 class Replica:
     """An engine with its admin port, its metrics and its place in a pod's life. Times are on the virtual clock."""
 
+    number: int
+    """In the order of creation."""
     name: str
     uid: str
     labels: Mapping[str, str]
@@ -41,9 +44,11 @@ class Replica:
         seed: int,
         now_s: float,
         ready_s: float,
+        number: int = 0,
+        noise: Noise = QUIET,
     ) -> Replica:
         """A pod as it is created; its engine's process starts with it."""
-        engine = SimulatedEngine(settings, profile, seed=seed, start_s=now_s)
+        engine = SimulatedEngine(settings, profile, seed=seed, start_s=now_s, noise=noise)
         admin = AdminPort(engine)
         uid = f"uid-{name}"
         labels = {
@@ -54,7 +59,7 @@ class Replica:
             "serving_outrider_dev_track": "stable",
         }
         exposition = Exposition(engine, admin, now_s)
-        return cls(name, uid, labels, engine, admin, exposition, now_s, ready_s, starting=ready_s > now_s)
+        return cls(number, name, uid, labels, engine, admin, exposition, now_s, ready_s, starting=ready_s > now_s)
 
     @property
     def serving(self) -> bool:

@@ -1,24 +1,50 @@
-"""The time of every step that an engine may run, looked up from tables made of a profile."""
+"""The time of every step that an engine may run: looked up from tables made of a profile, then disturbed."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.simulator.noise import StepNoise
 from outrider.simulator.profile import Floats, Profile
 from outrider.simulator.settings import EngineSettings
 
 
-class StepTimes:
-    """Step times of one engine; a table by batch size is made for each K at its first use."""
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """How many times longer steps take than they should."""
 
-    def __init__(self, profile: Profile, settings: EngineSettings) -> None:
+    every: float = 1.0
+    """All steps of an engine."""
+    by_k: Mapping[int, float] = field(default_factory=dict)
+    """Moreover those that draft this K."""
+
+    def factor(self, k: int) -> float:
+        """For a step that drafts K."""
+        return self.every * self.by_k.get(k, 1.0)
+
+
+UNDISTURBED = Slowdown()
+
+
+class StepTimes:
+    """Step times of one engine; a table by batch size is made for each K at its first use.
+
+    With noise the times of the next steps are told as often as they are asked for; `take` says which of them ran.
+    """
+
+    def __init__(self, profile: Profile, settings: EngineSettings, noise: StepNoise | None = None) -> None:
         self._profile = profile
         self._max_batch = settings.max_num_seqs
         self._capture_size = settings.capture_size
         self._drafter = settings.speculation is not None
         self._pass_s = profile.draft_pass_s if self._drafter else 0.0
         self._tables: dict[int, list[float]] = {}
+        self._noise = noise
+        self._slowdown = UNDISTURBED
 
     def step_s(self, decoding: int, width: int, k: int, prefill_tokens: int, context_sum: int) -> float:
         """Seconds of a step in which ``decoding`` requests verify ``width`` drafts each and K more are drafted.
@@ -32,7 +58,8 @@ class StepTimes:
         if prefill_tokens:
             tokens = prefill_tokens + decoding * (width + 1)
             seconds = max(seconds, self._profile.prefill_time_s(tokens) + k * self._pass_s)
-        return seconds + self._profile.context_s * context_sum
+        seconds += self._profile.context_s * context_sum
+        return float(seconds * self._factors(1, k, seconds)[0]) if self._disturbed else seconds
 
     def stretch_s(self, decoding: int, k: int, context_sum: int, num_emitted: NDArray[np.int64]) -> Floats:
         """Seconds of each of several steps in a row that verify K drafts and draft K more, with no prefill.
@@ -40,7 +67,26 @@ class StepTimes:
         ``context_sum`` is what is cached when the first one starts, ``num_emitted`` what each of them adds.
         """
         cached = context_sum + num_emitted.cumsum() - num_emitted
-        return np.asarray(self._table(k)[decoding] + self._profile.context_s * cached)
+        base_s = self._table(k)[decoding]
+        seconds = base_s + self._profile.context_s * cached
+        return np.asarray(seconds * self._factors(len(seconds), k, base_s) if self._disturbed else seconds)
+
+    def take(self, steps: int) -> None:
+        """So many of the steps told last did run."""
+        if self._noise is not None:
+            self._noise.take(steps)
+
+    def slow_down(self, slowdown: Slowdown) -> None:
+        """From the next step told on."""
+        self._slowdown = slowdown
+
+    @property
+    def _disturbed(self) -> bool:
+        return self._noise is not None or self._slowdown != UNDISTURBED
+
+    def _factors(self, steps: int, k: int, step_s: float) -> Floats:
+        slow = self._slowdown.factor(k)
+        return np.full(steps, slow) if self._noise is None else slow * self._noise.ahead(steps, step_s)
 
     def _table(self, width: int) -> list[float]:
         table = self._tables.get(width)

@@ -31,6 +31,7 @@ class _Track:
 class _Target:
     """What is read of one engine, and where it goes. None instead of a track: not kept."""
 
+    exposition: Exposition
     num_cells: int
     sources: list[tuple[Family, list[_Track | None]]]
 
@@ -47,7 +48,7 @@ class MetricsStore:
     def scrape(self, exposition: Exposition, pod_labels: Mapping[str, str], now_s: float) -> None:
         """Take every stored sample of one engine at this moment."""
         target = self._targets.get(pod_labels["pod_uid"])
-        if target is None or target.num_cells != exposition.num_cells:
+        if target is None or (target.exposition, target.num_cells) != (exposition, exposition.num_cells):
             target = self._target(exposition, pod_labels)
         for family, tracks in target.sources:
             for track, value in zip(tracks, family.read(now_s), strict=True):
@@ -85,7 +86,7 @@ class MetricsStore:
                     self._tracks[key] = _Track(name, {**labels, **pod_labels, "__name__": name})
                 tracks.append(self._tracks.get(key))
             sources.append((family, tracks))
-        target = self._targets[pod] = _Target(exposition.num_cells, sources)
+        target = self._targets[pod] = _Target(exposition, exposition.num_cells, sources)
         return target
 
     def _forget(self, before_s: float) -> None:
