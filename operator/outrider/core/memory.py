@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from outrider.core import latency_document
 from outrider.core.acceptance import AcceptanceState
 from outrider.core.decision import Change
-from outrider.core.latency import Cell, LatencyState
 from outrider.core.schedule import Schedule, parse_rows
 from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Trial, initial_state
 
 VERSION = 1
-MAX_CELLS = 96
-"""Nine buckets of batch size to 256 by the six K of the largest set, with room to spare."""
 MAX_CEILING = 64
 """Reading checks form and order; whether the K still fit the resource is the controller's question."""
 
@@ -35,10 +33,7 @@ def to_document(state: ControllerState) -> dict[str, Any]:
             "drafted": [round(count, 1) for count in state.acceptance.drafted],
             "accepted": [round(count, 1) for count in state.acceptance.accepted],
         },
-        "stepTimes": [
-            [bucket, k, round(cell.steps, 1), round(cell.seconds, 6), round(cell.requests, 1)]
-            for (bucket, k), cell in list(state.latency.cells.items())[:MAX_CELLS]
-        ],
+        **latency_document.to_document(state.latency),
         "learnedUntil": state.learned_until_s,
         "draftsSeen": state.drafts_seen_s,
         "jumped": state.jumped_s,
@@ -72,12 +67,7 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         schedule=_schedule(document["schedule"]),
         generation=int(document["generation"]),
         acceptance=AcceptanceState(_floats(counts["drafted"]), _floats(counts["accepted"])),
-        latency=LatencyState(
-            {
-                (int(bucket), int(k)): Cell(float(steps), float(seconds), float(requests))
-                for bucket, k, steps, seconds, requests in document["stepTimes"]
-            }
-        ),
+        latency=latency_document.from_document(document),
         learned_until_s=_optional(document["learnedUntil"]),
         drafts_seen_s=_optional(document["draftsSeen"]),
         jumped_s=_optional(document["jumped"]),

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.latency import HALF_LIFE_S, Cell, LatencyState, fit, update
+from outrider.core.latency import HALF_LIFE_S, LatencyState, fit, update
 from outrider.core.observation import StepCell
+from outrider.core.step_cells import Cell
 
 CAPTURE = 512
 PROFILE = json.loads((files("outrider.simulator") / "data" / "h100-llama8b-eagle.json").read_text())
@@ -85,8 +86,10 @@ def test_a_model_knows_which_k_were_ever_run() -> None:
 
 
 def test_steps_with_prefill_follow_another_law_and_are_left_out() -> None:
-    state = update(LatencyState(), [StepCell(32, 3, True, 400, 12.0, 12000)], 0.0)
+    state = update(LatencyState(), [StepCell(32, 3, True, 400, 12.0, 12000)], 0.0, generation_tokens=1000.0)
     assert state.cells == {}
+    assert state.interference.tokens == 1000.0
+    assert state.interference.mixed.keys() == {(32, 3)}
 
 
 def test_old_steps_fade_and_disappear() -> None:

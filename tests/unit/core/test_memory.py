@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from outrider.core import memory
+from outrider.core import latency_document, memory
 from outrider.core.acceptance import AcceptanceState
 from outrider.core.decision import Change
-from outrider.core.latency import Cell, LatencyState
+from outrider.core.interference import Interference, Spread
+from outrider.core.latency import LatencyState
 from outrider.core.schedule import parse_text
 from outrider.core.state import Bar, ControllerState, Trial, initial_state
+from outrider.core.step_cells import Cell
 
 from .builders import config
 
@@ -24,7 +26,10 @@ def full_state() -> ControllerState:
         schedule=parse_text("1-24:5 25-256:1"),
         generation=17,
         acceptance=AcceptanceState((800.0, 400.0), (600.0, 200.0)),
-        latency=LatencyState({(32, 3): Cell(400.0, 4.4, 12_000.0), (64, 1): Cell(20.0, 0.2, 900.0)}),
+        latency=LatencyState(
+            {(32, 3): Cell(400.0, 4.4, 12_000.0, 612.0), (64, 1): Cell(20.0, 0.2, 900.0)},
+            Interference({(32, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
+        ),
         learned_until_s=1_000.5,
         drafts_seen_s=1_000.5,
         jumped_s=850.0,
@@ -82,5 +87,5 @@ def test_a_missing_field_starts_afresh() -> None:
 def test_the_document_stays_small_however_much_was_measured() -> None:
     cells = {(1 << bucket, k): Cell(1e6, 1e4, 1e8) for bucket in range(20) for k in range(16)}
     document = memory.to_document(replace(full_state(), latency=LatencyState(cells)))
-    assert len(document["stepTimes"]) == memory.MAX_CELLS
+    assert len(document["stepTimes"]) == latency_document.MAX_CELLS
     assert len(json.dumps(document)) < 8_192

@@ -1,0 +1,57 @@
+"""What is known of step times as JSON values, for the memory document; numbers rounded to what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from outrider.core.interference import Interference, Spread
+from outrider.core.latency import LatencyState
+from outrider.core.step_cells import DEFAULT_CONTEXT, Cell, CellKey
+
+MAX_CELLS = 96
+"""Nine buckets of batch size to 256 by the six K of the largest set, with room to spare."""
+
+
+def to_document(state: LatencyState) -> dict[str, Any]:
+    """The state's keys of the memory document."""
+    prefill = state.interference
+    return {
+        "stepTimes": _rows(state.cells),
+        "mixedSteps": _rows(prefill.mixed),
+        "generatedTokens": round(prefill.tokens, 1),
+        "tpotSpread": [round(value, 5) for value in prefill.spread.sums],
+    }
+
+
+def from_document(document: Mapping[str, Any]) -> LatencyState:
+    """The remembered state; keys that an older version did not write may be absent.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document is damaged.
+    """
+    dd, di, ii, d, i = (float(value) for value in document.get("tpotSpread", Spread().sums))
+    return LatencyState(
+        cells=_cells(document["stepTimes"]),
+        interference=Interference(
+            mixed=_cells(document.get("mixedSteps", ())),
+            tokens=float(document.get("generatedTokens", 0.0)),
+            spread=Spread((dd, di, ii, d, i)),
+        ),
+    )
+
+
+def _rows(cells: Mapping[CellKey, Cell]) -> list[list[float]]:
+    return [
+        [bucket, k, round(cell.steps, 1), round(cell.seconds, 6), round(cell.requests, 1), round(cell.context)]
+        for (bucket, k), cell in list(cells.items())[:MAX_CELLS]
+    ]
+
+
+def _cells(rows: Iterable[Iterable[float]]) -> dict[CellKey, Cell]:
+    cells = {}
+    for row in rows:
+        bucket, k, steps, seconds, requests, *context = row
+        of = float(context[0]) if context else DEFAULT_CONTEXT
+        cells[int(bucket), int(k)] = Cell(float(steps), float(seconds), float(requests), of)
+    return cells
