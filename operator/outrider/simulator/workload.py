@@ -7,17 +7,36 @@ from __future__ import annotations
 
 import csv
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from outrider.simulator.request import Request
+from outrider.simulator.request import Request, extended
 
 MICROSECONDS = 26  # characters of a trace's time stamp that Python can read; the seventh decimal is cut
+
+Curve = tuple[float, ...]
+"""Unconditional acceptance by draft position, each 0 to 1, not increasing."""
+
+
+def geometric(acceptance: float, positions: int) -> Curve:
+    """The curve of one conditional acceptance at every position: a, a², a³, …"""
+    return tuple(acceptance ** (position + 1) for position in range(positions))
+
+
+KINDS: Mapping[str, Curve] = {
+    "chat": (0.825, 0.640, 0.476, 0.339, 0.234),
+    "code": geometric(0.855, 5),
+    "summarise": geometric(0.725, 5),
+}
+"""Kinds of text. Chat is a published curve by position (a five-position MTP drafter); its E(5) = 3.5 is what EAGLE
+reaches on ShareGPT (arXiv 2601.11580). For the others only that paper's acceptance lengths are published (InstructCoder
+4.2, CNN/DM 3.1): one ratio each, chosen to give that length at K = 5, which is an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +44,16 @@ class Phase:
     """From a moment on, requests that arrive carry this acceptance."""
 
     from_s: float
-    acceptance: tuple[float, ...]
-    """Unconditional by position, not increasing."""
+    acceptance: Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """From a moment on, requests that arrive are of these kinds of text."""
+
+    from_s: float
+    shares: Mapping[str, float]
+    """Weight by the name of a kind; they need not add up to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +131,39 @@ def with_phases(requests: Iterable[Request], phases: Sequence[Phase]) -> Iterato
         yield request if index < 0 else replace(request, acceptance=phases[index].acceptance)
 
 
+def with_mix(
+    requests: Iterable[Request], mixes: Sequence[Mix], *, seed: int = 0, kinds: Mapping[str, Curve] | None = None
+) -> Iterator[Request]:
+    """Draw the kind of each request by the mix that it arrives in, and give it that kind's acceptance.
+
+    ``kinds`` are acceptance curves by name, `KINDS` by default. Before the first mix a request keeps its own.
+    """
+    curves, rng = KINDS if kinds is None else kinds, np.random.default_rng(seed)
+    starts = [mix.from_s for mix in mixes]
+    names = [list(mix.shares) for mix in mixes]
+    bounds = [np.cumsum(list(mix.shares.values())) for mix in mixes]
+    for request in requests:
+        index, draw = bisect_right(starts, request.arrival_s) - 1, rng.random()
+        if index < 0:
+            yield request
+            continue
+        kind = names[index][int(np.searchsorted(bounds[index], draw * bounds[index][-1], side="right"))]
+        yield replace(request, acceptance=curves[kind])
+
+
+def pooled(shares: Mapping[str, float], positions: int, kinds: Mapping[str, Curve] | None = None) -> Curve:
+    """The one curve under which answers of equal length take as many steps as those of a mix, at every K.
+
+    A kind with a short E(K) stays longer in the batch, so E of the mix is the harmonic mean of its kinds' E.
+    """
+    curves, total = KINDS if kinds is None else kinds, sum(shares.values())
+    lengths = [1.0]
+    for k in range(1, positions + 1):
+        steps = sum(share / (1.0 + sum(extended(curves[kind], k))) for kind, share in shares.items())
+        lengths.append(total / steps)
+    return tuple(after - before for before, after in pairwise(lengths))
+
+
 def fitted(requests: Iterable[Request], max_model_len: int) -> Iterator[Request]:
     """Shorten what would not fit the model: the prompt first, so that the answer stays whole where possible."""
     for request in requests:
@@ -112,11 +172,6 @@ def fitted(requests: Iterable[Request], max_model_len: int) -> Iterator[Request]
             continue
         output = min(request.output_tokens, max_model_len - 1)
         yield replace(request, prompt_tokens=min(request.prompt_tokens, max_model_len - output), output_tokens=output)
-
-
-def geometric(acceptance: float, positions: int) -> tuple[float, ...]:
-    """The curve of one conditional acceptance at every position: a, a², a³, …"""
-    return tuple(acceptance ** (position + 1) for position in range(positions))
 
 
 def _time_s(stamp: str) -> float:

@@ -8,17 +8,21 @@ import pytest
 
 from outrider.simulator.request import extended
 from outrider.simulator.workload import (
+    KINDS,
+    Mix,
     Phase,
     constant_rate,
     conversation_trace,
     fitted,
     geometric,
     poisson,
+    pooled,
     read_trace,
     replay,
+    with_mix,
     with_phases,
 )
-from tests.unit.simulator.builders import request
+from tests.unit.simulator.builders import engine, request, submit_all
 
 
 def test_the_trace_in_the_package_is_the_published_one() -> None:
@@ -84,3 +88,35 @@ def test_what_would_not_fit_the_model_is_shortened() -> None:
 )
 def test_a_curve_is_brought_to_the_engines_length(curve: list[float], length: int, expected: list[float]) -> None:
     assert extended(curve, length) == pytest.approx(expected)
+
+
+def test_kinds_come_in_their_shares_and_shift_with_the_mix() -> None:
+    arrivals = [request(n, at=n / 100) for n in range(6000)]
+    mixes = [Mix(10, {"chat": 3, "code": 1}), Mix(30, {"summarise": 1})]
+    found = list(with_mix(arrivals, mixes, seed=1))
+    assert found == list(with_mix(arrivals, mixes, seed=1))
+    assert found != list(with_mix(arrivals, mixes, seed=2))
+    early, mixed, late = found[:1000], found[1000:3000], found[3000:]
+    assert {one.acceptance for one in early} == {None}
+    assert sum(one.acceptance == KINDS["chat"] for one in mixed) / 2000 == pytest.approx(0.75, abs=0.03)
+    assert {one.acceptance for one in mixed} == {KINDS["chat"], KINDS["code"]}
+    assert {one.acceptance for one in late} == {KINDS["summarise"]}
+
+
+@pytest.mark.parametrize(("kind", "length"), [("chat", 3.5), ("code", 4.2), ("summarise", 3.1)])
+def test_kinds_have_the_published_acceptance_lengths(kind: str, length: float) -> None:
+    assert 1 + sum(KINDS[kind][:5]) == pytest.approx(length, abs=0.05)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_the_pooled_curve_of_a_mix_takes_as_many_steps_as_the_mix(k: int) -> None:
+    shares = {"chat": 0.5, "code": 0.3, "summarise": 0.2}
+    target = engine(k, max_num_seqs=8)
+    arrivals = (request(n, output=400) for n in range(300))
+    submit_all(target, with_mix(arrivals, [Mix(0, shares)], seed=4))
+    target.advance(10_000)
+    counters = target.counters
+    measured = 1 + counters.num_accepted_tokens / counters.num_drafts
+    curve = pooled(shares, 6)
+    assert 1 + sum(curve[:k]) == pytest.approx(measured, rel=0.015)
+    assert list(curve) == sorted(curve, reverse=True)
