@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from outrider.core import latency_document
-from outrider.core.acceptance import AcceptanceState
+from outrider.core import acceptance_document, latency_document
 from outrider.core.decision import Change
 from outrider.core.schedule import Schedule, parse_rows
 from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Trial, initial_state
@@ -29,10 +28,7 @@ def to_document(state: ControllerState) -> dict[str, Any]:
         "version": VERSION,
         "schedule": state.schedule.as_lists(),
         "generation": state.generation,
-        "acceptance": {
-            "drafted": [round(count, 1) for count in state.acceptance.drafted],
-            "accepted": [round(count, 1) for count in state.acceptance.accepted],
-        },
+        "acceptance": acceptance_document.to_document(state.acceptance),
         **latency_document.to_document(state.latency),
         "learnedUntil": state.learned_until_s,
         "draftsSeen": state.drafts_seen_s,
@@ -62,11 +58,11 @@ def from_document(document: Any, config: ControllerConfig) -> tuple[ControllerSt
 
 
 def _read(document: Mapping[str, Any]) -> ControllerState:
-    counts, trial = document["acceptance"], document["trial"]
+    trial = document["trial"]
     return ControllerState(
         schedule=_schedule(document["schedule"]),
         generation=int(document["generation"]),
-        acceptance=AcceptanceState(_floats(counts["drafted"]), _floats(counts["accepted"])),
+        acceptance=acceptance_document.from_document(document["acceptance"]),
         latency=latency_document.from_document(document),
         learned_until_s=_optional(document["learnedUntil"]),
         drafts_seen_s=_optional(document["draftsSeen"]),
@@ -84,10 +80,6 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
 
 def _schedule(rows: Any) -> Schedule:
     return parse_rows(rows, ceiling=MAX_CEILING)
-
-
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
 
 
 def _optional(value: Any) -> float | None:

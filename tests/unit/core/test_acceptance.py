@@ -1,7 +1,8 @@
-"""Acceptance by position: right denominators, discounting, jumps."""
+"""Acceptance by position: right denominators, discounting, errors."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +12,11 @@ from outrider.core.acceptance import (
     PRIOR_SURVIVAL,
     AcceptanceState,
     acceptance_length,
+    intervals,
     survival,
     update,
 )
+from outrider.core.drift import Drift
 
 
 def learnt(*windows: tuple[tuple[float, ...], tuple[float, ...]], elapsed_s: float = 0.0) -> AcceptanceState:
@@ -40,7 +43,30 @@ def test_a_position_that_was_never_tried_continues_with_the_conditional_acceptan
     state = learnt(((10_000, 10_000), (8_000, 6_000)))
     _, second, third = survival(state, 3)
     assert third.value == pytest.approx(second.value * 0.75, abs=0.001)
-    assert third.error == third.value
+
+
+def test_what_is_carried_on_covers_the_published_ways_of_going_on() -> None:
+    """The steepest drafter (0.92, 0.68, 0.38) and a mixture of two kinds of traffic (alpha 0.3 and 0.95)."""
+    for first, second, truth in ((0.92, 0.68, 0.38), (0.625, (0.3**2 + 0.95**2) / 2, (0.3**3 + 0.95**3) / 2)):
+        state = learnt(((10_000, 10_000), (10_000 * first, 10_000 * second)))
+        third = survival(state, 3)[2]
+        assert abs(third.value - truth) < 2.0 * third.error
+        assert third.error < third.value / 2
+
+
+def test_doubt_grows_with_every_position_that_was_never_tried() -> None:
+    state = learnt(((10_000,), (8_000,)))
+    doubts = [estimate.error / estimate.value for estimate in survival(state, 5)]
+    assert doubts == sorted(doubts)
+    assert doubts[-1] <= 1.0
+
+
+def test_the_estimate_does_not_leap_where_evidence_begins() -> None:
+    """A single draft at a position cannot turn what its neighbours say into its contrary."""
+    none = learnt(((10_000, 0.0), (8_000, 0.0)))
+    one = learnt(((10_000, 1.0), (8_000, 0.0)))
+    before, after = survival(none, 2)[1].value, survival(one, 2)[1].value
+    assert before / 2 <= after < before
 
 
 def test_without_any_evidence_a_prior_stands_in_and_says_that_it_knows_nothing() -> None:
@@ -66,29 +92,6 @@ def test_more_evidence_means_a_smaller_error() -> None:
     assert survival(many, 1)[0].error < survival(few, 1)[0].error / 5
 
 
-def test_one_strange_window_is_noise_two_running_on_one_side_are_a_jump() -> None:
-    state = learnt(((5000,), (4000,)))
-    state, jumped = update(state, (1000,), (350,), 15.0)
-    assert not jumped
-    state, jumped = update(state, (1000,), (350,), 15.0)
-    assert jumped
-    assert survival(state, 1)[0].value == pytest.approx(0.35, abs=0.01)
-
-
-def test_strange_windows_on_both_sides_are_no_jump() -> None:
-    state = learnt(((5000,), (2500,)))
-    for accepted in (850, 150, 850, 150):
-        state, jumped = update(state, (1000,), (accepted,), 0.0)
-        assert not jumped
-
-
-def test_a_window_with_few_drafts_raises_no_alarm() -> None:
-    state = learnt(((5000,), (4000,)))
-    for _ in range(3):
-        state, jumped = update(state, (20,), (0,), 0.0)
-        assert not jumped
-
-
 counts = st.lists(st.floats(0, 1e6), min_size=1, max_size=8)
 
 
@@ -101,3 +104,70 @@ def test_survival_never_rises_with_the_position_and_stays_a_probability(
     assert all(0.0 <= value <= 1.0 for value in values)
     assert values == sorted(values, reverse=True)
     assert 1.0 <= acceptance_length(state, 8).value <= 9.0
+
+
+@pytest.mark.parametrize("design_effect_drafts", [1, 10])
+def test_the_error_of_the_length_is_that_of_nested_positions(design_effect_drafts: int) -> None:
+    """Against drafts drawn one by one: adding errors up would give 0.0129 for groups of one."""
+    random = np.random.default_rng(5)
+    drafts, alpha, lengths = 4_000, 0.75, []
+    for _ in range(2_000):
+        groups, accepted = drafts // design_effect_drafts, []
+        for _ in range(3):
+            groups = int(random.binomial(groups, alpha))
+            accepted.append(float(groups * design_effect_drafts))
+        state = AcceptanceState((drafts,) * 3, tuple(accepted), measured(design_effect_drafts))
+        lengths.append(acceptance_length(state, 3))
+    scatter = float(np.std([one.value for one in lengths]))
+    assert lengths[0].error == pytest.approx(scatter, rel=0.1)
+
+
+def measured(design_effect: float) -> Drift:
+    """Noise that was measured for long."""
+    return Drift(squares=1e6 * design_effect, windows=1e6)
+
+
+@pytest.mark.parametrize(("p", "drafts"), [(0.7, 320), (0.05, 200), (0.97, 1_000)])
+def test_an_interval_of_95_percent_holds_the_truth_19_times_in_20(p: float, drafts: int) -> None:
+    random, inside, runs = np.random.default_rng(3), 0, 2_000
+    for _ in range(runs):
+        state = AcceptanceState((float(drafts),), (float(random.binomial(drafts, p)),), measured(1.0))
+        (interval,) = intervals(state, 1)
+        inside += interval.low <= p <= interval.high
+    assert inside / runs == pytest.approx(0.95, abs=0.02)
+
+
+def test_the_width_of_an_interval_is_that_of_its_design_effect() -> None:
+    """0.05 to either side at p = 0.7 needs 320 independent drafts, or four times as many at a design effect of 4."""
+    for effect in (1.0, 4.0):
+        state = AcceptanceState((320.0 * effect,), (224.0 * effect,), measured(effect))
+        (interval,) = intervals(state, 1)
+        assert interval.high - interval.low == pytest.approx(0.1, abs=0.002)
+
+
+def test_an_interval_without_evidence_is_everything() -> None:
+    (interval,) = intervals(AcceptanceState(), 1)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+
+
+@given(counts, st.lists(st.floats(0, 1), min_size=8, max_size=8), st.integers(1, 8))
+def test_values_lie_within_their_intervals_and_errors_are_no_worse_than_ignorance(
+    drafted: list[float], shares: list[float], depth: int
+) -> None:
+    state = learnt((tuple(drafted), tuple(n * share for n, share in zip(drafted, shares, strict=False))))
+    for estimate, interval in zip(survival(state, depth), intervals(state, depth), strict=True):
+        assert 0.0 <= interval.low <= estimate.value + 1e-9
+        assert estimate.value - 1e-9 <= interval.high <= 1.0
+        assert 0.0 <= estimate.error <= 1.0
+
+
+@given(counts)
+def test_the_length_is_no_surer_than_its_first_position_and_no_less_sure_than_all_added_up(
+    drafted: list[float],
+) -> None:
+    falling = tuple(sorted(drafted, reverse=True))
+    state = learnt((falling, tuple(0.8 ** (j + 1) * n for j, n in enumerate(falling))))
+    terms = survival(state, 8)
+    error = acceptance_length(state, 8).error
+    assert error <= sum(term.error for term in terms) * (1 + 1e-9) + 1e-9
+    assert error >= terms[0].error * (1 - 1e-9)

@@ -11,11 +11,14 @@ import pytest
 from outrider.core import latency_document, memory
 from outrider.core.acceptance import AcceptanceState
 from outrider.core.decision import Change
+from outrider.core.drift import Drift
 from outrider.core.interference import Interference, Spread
 from outrider.core.latency import LatencyState
 from outrider.core.schedule import parse_text
 from outrider.core.state import Bar, ControllerState, Trial, initial_state
 from outrider.core.step_cells import Cell
+from outrider.core.survival import Counts
+from outrider.core.trend import SlowCounts
 
 from .builders import config
 
@@ -25,7 +28,13 @@ def full_state() -> ControllerState:
     return ControllerState(
         schedule=parse_text("1-24:5 25-256:1"),
         generation=17,
-        acceptance=AcceptanceState((800.0, 400.0), (600.0, 200.0)),
+        acceptance=AcceptanceState(
+            (800.0, 400.0),
+            (600.0, 200.0),
+            Drift(above=1.5, below=0.25, squares=120.5, windows=30.0),
+            rejected_windows=1,
+            slow=SlowCounts(Counts((9e4,), (7e4,)), 1800.0, Counts((5e4,), (3e4,)), declining=True),
+        ),
         latency=LatencyState(
             {(32, 3): Cell(400.0, 4.4, 12_000.0, 612.0), (64, 1): Cell(20.0, 0.2, 900.0)},
             Interference({(32, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
@@ -47,6 +56,14 @@ def full_state() -> ControllerState:
 def test_a_state_survives_the_way_through_json() -> None:
     document = json.loads(json.dumps(memory.to_document(full_state())))
     assert memory.from_document(document, config()) == (full_state(), None)
+
+
+def test_what_an_earlier_version_did_not_write_of_acceptance_starts_afresh() -> None:
+    document = memory.to_document(full_state())
+    document["acceptance"] = {"drafted": [800.0, 400.0], "accepted": [600.0, 200.0]}
+    state, complaint = memory.from_document(document, config())
+    assert complaint is None
+    assert state.acceptance == AcceptanceState((800.0, 400.0), (600.0, 200.0))
 
 
 def test_a_new_service_survives_it_too() -> None:
