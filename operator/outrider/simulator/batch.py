@@ -181,6 +181,7 @@ class DecodeBatch:
         They are fewer where the drawn numbers end: the steps then taken are those that `verify` would give.
         """
         size = len(self.requests)
+        steps = min(steps, max(1, self._until_end))  # by then an answer ends, with one token a step or more
         if width:
             steps = min(steps, max(1, self._left_for(size) // size))
             uniform = self._draws[self._drawn : self._drawn + steps * size].reshape(steps, 1, size)

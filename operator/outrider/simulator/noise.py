@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
@@ -47,6 +46,7 @@ class StepNoise:
         boot_sigma = math.sqrt(math.log1p(noise.boot_cv**2))
         self.boot_factor = math.exp(boot_sigma * float(self._rng.standard_normal()) - boot_sigma**2 / 2)
         """The engine's own, on every step."""
+        self._shift = math.log(self.boot_factor) - self._sigma**2 / 2
         self._state = self._sigma * float(self._rng.standard_normal())
         self._ahead: list[float] = []
         self._normals: list[float] = []
@@ -59,11 +59,11 @@ class StepNoise:
             self._normals += self._rng.standard_normal(max(DRAWS, steps)).tolist()
         kept = math.exp(-step_s / self._correlation_s)
         fresh = self._sigma * math.sqrt(1.0 - kept * kept)
-        states = accumulate(
-            self._normals[:steps], lambda state, normal: kept * state + fresh * normal, initial=self._state
-        )
-        self._ahead = list(states)[1:]
-        return np.exp(np.array(self._ahead) + (math.log(self.boot_factor) - self._sigma**2 / 2))
+        state, self._ahead = self._state, []
+        for normal in self._normals[:steps]:
+            state = kept * state + fresh * normal
+            self._ahead.append(state)
+        return np.exp(np.array(self._ahead) + self._shift)
 
     def take(self, steps: int) -> None:
         """So many of the steps looked at last did run."""

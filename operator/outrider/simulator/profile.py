@@ -18,6 +18,7 @@ a drafter. What it lacks is refused, never invented.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -121,9 +122,11 @@ class Profile:
 
     def prefill_time_s(self, tokens: float) -> float:
         """Seconds of a step with this many prompt tokens; past the longest measured prompt the last rate goes on."""
-        seconds = float(np.interp(tokens, self.prefill_tokens, self.prefill_seconds))
-        (x0, x1), (y0, y1) = self.prefill_tokens[-2:], self.prefill_seconds[-2:]
-        return seconds + max(0.0, tokens - x1) * (y1 - y0) / (x1 - x0)
+        x, y = self.prefill_tokens, self.prefill_seconds
+        if tokens <= x[0]:
+            return y[0]
+        at = min(bisect_left(x, tokens), len(x) - 1)
+        return y[at - 1] + (tokens - x[at - 1]) * (y[at] - y[at - 1]) / (x[at] - x[at - 1])
 
     def slowed(self, factor: float) -> Profile:
         """The same card, so many times slower: every time multiplied."""

@@ -88,7 +88,7 @@ class RateTrace:
 
         A gap that reaches into another window goes on at that one's rate. The factor leaves the variation as it is.
         """
-        rng, number, time_s = np.random.default_rng(seed), 0, offset_s
+        rng, number, time_s = np.random.default_rng([seed, 3]), 0, offset_s
         end_s = min(offset_s + duration_s, self.duration_s)
         gap: float | None = None  # to the next arrival, in mean gaps
         while time_s < end_s:

@@ -138,7 +138,8 @@ def with_mix(
 
     ``kinds`` are acceptance curves by name, `KINDS` by default. Before the first mix a request keeps its own.
     """
-    curves, rng = KINDS if kinds is None else kinds, np.random.default_rng(seed)
+    curves = KINDS if kinds is None else kinds
+    rng = np.random.default_rng([seed, 2])  # apart from the other draws of a seed
     starts = [mix.from_s for mix in mixes]
     names = [list(mix.shares) for mix in mixes]
     bounds = [np.cumsum(list(mix.shares.values())) for mix in mixes]
