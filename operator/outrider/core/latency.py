@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from outrider.core import interference
+from outrider.core import interference, step_time_shift
 from outrider.core.interference import Interference
 from outrider.core.local_error import LocalError, local_error
 from outrider.core.observation import Observation, StepCell
 from outrider.core.step_cells import Cell, CellKey, keep_after, merged
 from outrider.core.step_time import GENERIC, Experts, Law, Points, fit_law
+from outrider.core.step_time_shift import StepTimeShift, Watch
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +40,11 @@ NEAR_CAPTURE = 1.25
 """A bucket whose mean number of tokens is within this factor of the largest graph, and that reaches across it, mixes
 both kinds of step: it counts a quarter."""
 
+KEEP_AFTER_SHIFT = 0.25
+"""Share of their weight that older steps keep when the engine has changed."""
+MAX_SHIFT = 2.0
+"""Older steps are scaled by at most this factor."""
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyState:
@@ -46,6 +52,7 @@ class LatencyState:
 
     cells: Mapping[CellKey, Cell] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
+    watch: Watch = field(default_factory=Watch)
 
 
 def update(
@@ -190,6 +197,37 @@ def mixed_overhead(state: LatencyState, model: LatencyModel) -> float | None:
     return interference.overhead_s(
         state.interference, lambda batch, k, context: float(model.step_time_s(batch, k, context))
     )
+
+
+def residual(model: LatencyModel, cells: Iterable[StepCell]) -> float | None:
+    """Measured over predicted time of a window's decode-only steps; None where none is within the model's reach."""
+    measured_s = predicted_s = 0.0
+    for cell in cells:
+        k, batch = cell.num_speculative_tokens, cell.mean_batch
+        if cell.mixed or cell.steps < MIN_STEPS or model.extrapolated(batch, k):
+            continue
+        measured_s += cell.seconds
+        predicted_s += cell.steps * float(model.step_time_s(batch, k))
+    return measured_s / predicted_s if predicted_s > 0 else None
+
+
+def look(
+    state: LatencyState, model: LatencyModel, cells: Iterable[StepCell]
+) -> tuple[LatencyState, StepTimeShift | None]:
+    """Compare a window's steps with the model of the windows before it, so call it before `update`.
+
+    On an alarm what was measured before is scaled by the shift, since most causes slow all steps alike, and keeps a
+    quarter of its weight, since some do not.
+    """
+    ratio = residual(model, cells)
+    if ratio is None:
+        return state, None
+    watch, shift = step_time_shift.look(state.watch, ratio)
+    if shift is None:
+        return replace(state, watch=watch), None
+    factor = min(MAX_SHIFT, max(1.0 / MAX_SHIFT, shift.ratio))
+    cells_then = {key: cell.faded(KEEP_AFTER_SHIFT).slowed(factor) for key, cell in state.cells.items()}
+    return replace(state, cells=cells_then, watch=watch), shift
 
 
 def learn_spread(

@@ -8,6 +8,7 @@ from typing import Any
 from outrider.core.interference import Interference, Spread
 from outrider.core.latency import LatencyState
 from outrider.core.step_cells import DEFAULT_CONTEXT, Cell, CellKey
+from outrider.core.step_time_shift import Side, Watch
 
 MAX_CELLS = 96
 """Nine buckets of batch size to 256 by the six K of the largest set, with room to spare."""
@@ -21,6 +22,7 @@ def to_document(state: LatencyState) -> dict[str, Any]:
         "mixedSteps": _rows(prefill.mixed),
         "generatedTokens": round(prefill.tokens, 1),
         "tpotSpread": [round(value, 5) for value in prefill.spread.sums],
+        "stepTimeWatch": [_side(state.watch.slower), _side(state.watch.faster), round(state.watch.deviation, 5)],
     }
 
 
@@ -30,6 +32,7 @@ def from_document(document: Mapping[str, Any]) -> LatencyState:
     Raises:
         KeyError, TypeError, ValueError: the document is damaged.
     """
+    slower, faster, deviation = document.get("stepTimeWatch") or ((), (), Watch().deviation)
     dd, di, ii, d, i = (float(value) for value in document.get("tpotSpread", Spread().sums))
     return LatencyState(
         cells=_cells(document["stepTimes"]),
@@ -38,7 +41,12 @@ def from_document(document: Mapping[str, Any]) -> LatencyState:
             tokens=float(document.get("generatedTokens", 0.0)),
             spread=Spread((dd, di, ii, d, i)),
         ),
+        watch=Watch(Side(*slower), Side(*faster), float(deviation)),
     )
+
+
+def _side(side: Side) -> list[float]:
+    return [round(side.sum, 4), side.windows, round(side.excess, 4), round(side.total, 5)]
 
 
 def _rows(cells: Mapping[CellKey, Cell]) -> list[list[float]]:

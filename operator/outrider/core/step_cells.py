@@ -38,6 +38,10 @@ class Cell:
         """The same cell with this share of its evidence."""
         return Cell(keep * self.steps, keep * self.seconds, keep * self.requests, self.context)
 
+    def slowed(self, factor: float) -> Cell:
+        """The same steps, each so many times as long."""
+        return Cell(self.steps, factor * self.seconds, self.requests, self.context)
+
     def plus(self, seen: StepCell, context: float | None) -> Cell:
         """With a window's steps added; a context that is not known is taken to be the cell's own."""
         requests = self.requests + seen.requests

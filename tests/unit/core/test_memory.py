@@ -17,6 +17,7 @@ from outrider.core.latency import LatencyState
 from outrider.core.schedule import parse_text
 from outrider.core.state import Bar, ControllerState, Trial, initial_state
 from outrider.core.step_cells import Cell
+from outrider.core.step_time_shift import Side, Watch
 from outrider.core.survival import Counts
 from outrider.core.trend import SlowCounts
 
@@ -38,6 +39,7 @@ def full_state() -> ControllerState:
         latency=LatencyState(
             {(32, 3): Cell(400.0, 4.4, 12_000.0, 612.0), (64, 1): Cell(20.0, 0.2, 900.0)},
             Interference({(32, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
+            Watch(Side(2.5, 3, 2.75, 0.21), Side(), 0.034),
         ),
         learned_until_s=1_000.5,
         drafts_seen_s=1_000.5,
