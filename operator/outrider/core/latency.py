@@ -18,7 +18,7 @@ from outrider.core.interference import Interference
 from outrider.core.local_error import LocalError, local_error
 from outrider.core.observation import Observation, StepCell
 from outrider.core.step_cells import Cell, CellKey, keep_after, merged
-from outrider.core.step_time import GENERIC, Experts, Law, Points, fit_law
+from outrider.core.step_time import GENERIC, Experts, Law, Points, fit_law, points_of
 from outrider.core.step_time_shift import StepTimeShift, Watch
 
 Floats = NDArray[np.float64]
@@ -94,12 +94,16 @@ class LatencyModel:
     smallest_batch: float
     largest_batch: float
     """Of all measured cells."""
+    drafter: bool = True
+    """False for an engine that was started without one."""
+
+    def at(self, points: Points) -> Floats:
+        """Seconds a decode-only step at each point."""
+        return np.asarray(self.law.step_time_s(points) * self.local.factor(points))
 
     def step_time_s(self, batch: ArrayLike, num_speculative_tokens: int, context: float | None = None) -> Floats:
         """Seconds a decode-only step for batch sizes of any shape, at a mean context in tokens a request."""
-        sizes = np.asarray(batch, dtype=np.float64)
-        points = self._points(sizes, num_speculative_tokens, context)
-        return np.asarray((self.law.step_time_s(points) * self.local.factor(points)).reshape(sizes.shape))
+        return self.at(self._points(batch, num_speculative_tokens, context)).reshape(np.shape(batch))
 
     def tpot_s(
         self, batch: ArrayLike, num_speculative_tokens: int, acceptance_length: float, overhead_s: float
@@ -113,10 +117,8 @@ class LatencyModel:
 
         Another arm, which only a roll-out reaches; measured on an H100, 5-10 % less than K = 0 with the drafter.
         """
-        sizes = np.asarray(batch, dtype=np.float64)
-        points = self._points(sizes, 0, context)
-        bare = replace(self.law, drafter=False)
-        return np.asarray((bare.step_time_s(points) * self.local.factor(points)).reshape(sizes.shape))
+        bare = points_of(batch, 0, self.context if context is None else context, drafter=False)
+        return self.at(bare).reshape(np.shape(batch))
 
     def measured(self, num_speculative_tokens: int) -> bool:
         """Whether this K was ever run long enough to be measured."""
@@ -128,26 +130,23 @@ class LatencyModel:
         That is: a K that was never run, a batch more than `REACH` beyond the measured ones, or a step past the captured
         graphs while none such was seen.
         """
-        sizes = np.asarray(batch, dtype=np.float64)
-        points = self._points(sizes, num_speculative_tokens, None)
+        points = self._points(batch, num_speculative_tokens, None)
         outside = (points.batch > REACH * self.largest_batch) | (points.batch * REACH < self.smallest_batch)
         unseen = ~np.isin(self.law.beyond(points), self.law.beyond(self.local.points))
-        return np.asarray((outside | unseen | (not self.measured(num_speculative_tokens))).reshape(sizes.shape))
+        return np.asarray((outside | unseen | (not self.measured(num_speculative_tokens))).reshape(np.shape(batch)))
 
     def relative_error(self, batch: ArrayLike, num_speculative_tokens: int) -> Floats:
         """Standard deviation of the prediction, relative; at least 1.5 %, about 7 % away from all measured points."""
-        sizes = np.asarray(batch, dtype=np.float64)
-        points = self._points(sizes, num_speculative_tokens, None)
+        points = self._points(batch, num_speculative_tokens, None)
         away = np.maximum(points.batch / self.largest_batch, self.smallest_batch / points.batch)
         octaves = np.log2(np.maximum(away, 1.0))
         steps = min(abs(num_speculative_tokens - k) for k in self.values)
         far = (ERROR_PER_OCTAVE * octaves) ** 2 + (ERROR_PER_K * steps) ** 2
-        return np.asarray(np.sqrt(self.local.deviation(points) ** 2 + far).reshape(sizes.shape))
+        return np.asarray(np.sqrt(self.local.deviation(points) ** 2 + far).reshape(np.shape(batch)))
 
-    def _points(self, sizes: Floats, num_speculative_tokens: int, context: float | None) -> Points:
-        flat = np.ravel(sizes)
+    def _points(self, batch: ArrayLike, num_speculative_tokens: int, context: float | None) -> Points:
         of = self.context if context is None else context
-        return Points(flat, np.full_like(flat, num_speculative_tokens), np.full_like(flat, of))
+        return points_of(batch, num_speculative_tokens, of, drafter=self.drafter)
 
 
 def fit(
@@ -171,19 +170,32 @@ def fit(
     if not known:
         return None
     cells = list(known.values())
-    points = Points(
-        np.array([cell.mean_batch for cell in cells]),
-        np.array([float(k) for _, k in known]),
-        np.array([cell.context for cell in cells]),
+    measured = points_of(
+        [cell.mean_batch for cell in cells],
+        [float(k) for _, k in known],
+        [cell.context for cell in cells],
+        drafter=drafter,
     )
     times_s = np.array([cell.step_time_s for cell in cells])
     weights = np.array([_weight(key, cell, capture_size) for key, cell in known.items()])
-    law = fit_law(points, times_s, weights, prior.for_engine(capture_size, experts, drafter))
+    context = float(np.average(measured.context, weights=[cell.requests for cell in cells]))
+    model = fit_points(measured, times_s, weights, prior.for_engine(capture_size, experts), context=context)
+    return replace(model, drafter=drafter)
+
+
+def fit_points(
+    points: Points, times_s: Floats, weights: Floats, prior: Law, *, context: float | None = None
+) -> LatencyModel:
+    """The model that step times at these points suggest; arguments as in `step_time.fit_law`.
+
+    ``context`` is what to assume where nobody says otherwise; by default the mean of the points.
+    """
+    law = fit_law(points, times_s, weights, prior)
     return LatencyModel(
         law=law,
         local=local_error(law, points, times_s, weights),
-        context=float(np.average(points.context, weights=[cell.requests for cell in cells])),
-        values=frozenset(k for _, k in known),
+        context=float(points.context.mean()) if context is None else context,
+        values=frozenset(int(k) for k in points.num_speculative_tokens),
         smallest_batch=float(points.batch.min()),
         largest_batch=float(points.batch.max()),
     )

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 
 Floats = NDArray[np.float64]
@@ -56,17 +56,34 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Where steps were measured; arrays of one shape."""
+    """Where steps are measured or asked for; arrays of one length."""
 
     batch: Floats
     num_speculative_tokens: Floats
     context: Floats
     """Mean cached tokens of a request."""
+    passes: Floats
+    """Drafting passes of a step: K, but 1 at K = 0 with a drafter, and 0 without one."""
 
     @property
     def tokens(self) -> Floats:
         """Tokens of a step that the target verifies, n = B·(K + 1)."""
         return self.batch * (self.num_speculative_tokens + 1.0)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Points:
+        """Some of them."""
+        return Points(
+            self.batch[chosen], self.num_speculative_tokens[chosen], self.context[chosen], self.passes[chosen]
+        )
+
+
+def points_of(
+    batch: ArrayLike, num_speculative_tokens: ArrayLike, context: ArrayLike, *, drafter: bool = True
+) -> Points:
+    """Points of engines that all have a drafter, or all none; arguments of one shape, or single numbers for all."""
+    of = [np.asarray(values, dtype=np.float64).ravel() for values in (batch, num_speculative_tokens, context)]
+    sizes, k, cached = np.broadcast_arrays(*of)
+    return Points(sizes, k, cached, np.maximum(k, 1.0) if drafter else k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +97,10 @@ class Law:
     capture_size: int
     """Largest captured CUDA graph in tokens; 0: the engine runs without graphs, and the floor is in the law."""
     experts: Experts | None = None
-    drafter: bool = True
-    """False: an engine that was started without one; K = 0 then saves the pass."""
 
     def step_time_s(self, points: Points) -> Floats:
         """Seconds of a decode-only step."""
-        inside = _terms(points, self.n0, self.experts, self.drafter) @ self.coefficients
+        inside = _terms(points, self.n0, self.experts) @ self.coefficients
         return np.asarray(np.where(self.beyond(points), np.maximum(inside, self.floor_s), inside))
 
     def beyond(self, points: Points) -> NDArray[np.bool_]:
@@ -96,9 +111,9 @@ class Law:
         """The same shape on a card or model so many times slower."""
         return replace(self, coefficients=factor * self.coefficients, floor_s=factor * self.floor_s)
 
-    def for_engine(self, capture_size: int, experts: Experts | None, drafter: bool) -> Law:
-        """The same coefficients for an engine of other graphs, experts and drafter."""
-        return replace(self, capture_size=capture_size, experts=experts, drafter=drafter)
+    def for_engine(self, capture_size: int, experts: Experts | None) -> Law:
+        """The same coefficients for an engine of other graphs and experts."""
+        return replace(self, capture_size=capture_size, experts=experts)
 
 
 GENERIC = Law(np.array([1.0, 0.1, 5e-4, 8e-4, 2.6e-3, 8e-6, 0.5]), n0=224.0, floor_s=5.0, capture_size=512)
@@ -120,8 +135,7 @@ def fit_law(points: Points, times_s: Floats, weights: Floats, prior: Law) -> Law
     """
     ratio = times_s / prior.step_time_s(points)
     sound = ratio <= OUTLIER * np.sort(ratio)[(len(ratio) - 1) // 2]
-    points = Points(points.batch[sound], points.num_speculative_tokens[sound], points.context[sound])
-    times_s, weights = times_s[sound], weights[sound]
+    points, times_s, weights = points.where(sound), times_s[sound], weights[sound]
     scaled = prior.scaled(_scale(prior.step_time_s(points) / times_s, weights))
     inside = ~scaled.beyond(points)
     law = _fit_inside(points, times_s, weights * inside, scaled) if inside.any() else scaled
@@ -136,7 +150,7 @@ def _fit_inside(points: Points, times_s: Floats, weights: Floats, prior: Law) ->
     target = np.concatenate([weights, np.diag(penalty) * prior.coefficients])
     best: tuple[float, float, Floats] | None = None
     for n0 in RIDGES:
-        terms = _terms(points, n0, prior.experts, prior.drafter)
+        terms = _terms(points, n0, prior.experts)
         design = np.vstack([terms / times_s[:, None] * weights[:, None], penalty])
         coefficients, norm = nnls(design, target)
         cost = float(norm**2 + (RIDGE_N0 * np.log2(n0 / prior.n0)) ** 2)
@@ -154,7 +168,7 @@ def _floor_s(law: Law, points: Points, times_s: Floats, weights: Floats) -> floa
     past = weights > 0
     if not past.any():
         return law.floor_s
-    inside = _terms(points, law.n0, law.experts, law.drafter) @ law.coefficients
+    inside = _terms(points, law.n0, law.experts) @ law.coefficients
     bound = past & (inside < times_s)
     if not bound.any():
         return float(times_s[past].min())
@@ -169,16 +183,15 @@ def _scale(predicted_over_measured: Floats, weights: Floats) -> float:
     return float((w @ predicted_over_measured) / (w @ predicted_over_measured**2))
 
 
-def _terms(points: Points, n0: float, experts: Experts | None, drafter: bool) -> Floats:
-    """Columns of the law, shape ``(…, 7)``."""
-    k, batch, tokens = points.num_speculative_tokens, points.batch, points.tokens
-    passes = np.maximum(k, 1.0) if drafter else k
+def _terms(points: Points, n0: float, experts: Experts | None) -> Floats:
+    """Columns of the law, shape ``(points, 7)``."""
+    batch, tokens = points.batch, points.tokens
     return np.stack(
         [
             np.ones_like(batch),
-            passes,
+            points.passes,
             batch,
-            batch * k,
+            batch * points.num_speculative_tokens,
             np.maximum(tokens - n0, 0.0),
             batch * points.context,
             np.zeros_like(batch) if experts is None else experts.coverage(tokens),
