@@ -6,6 +6,7 @@ import typer
 
 from outrider import __version__
 from outrider.cli import run as run_command
+from outrider.cli import simulate as simulate_command
 
 app = typer.Typer(
     name="outrider",
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run", help=run_command.HELP)(run_command.run)
+app.command("simulate", help=simulate_command.HELP)(simulate_command.simulate)
 
 
 def _version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from outrider.reconcile.configuration import controller_config
 from outrider.simulator import command_line
 from outrider.simulator.fleet import Commands
 from outrider.simulator.settings import EngineSettings
+
+SAMPLE = Path(str(files(__package__) / "data" / "service.yaml"))
+"""The resource of a replay that names none."""
 
 
 @dataclass(frozen=True, slots=True)

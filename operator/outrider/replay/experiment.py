@@ -1,0 +1,125 @@
+"""One service under one policy in virtual time: the fleet that is built, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.core.decision import Change
+from outrider.replay import policies
+from outrider.replay.load import AcceptanceClass, Load
+from outrider.replay.targets import hand_set_target
+from outrider.replay.virtual import Rendered, VirtualOperator, render
+from outrider.simulator.autoscaler import AutoscalerConfig
+from outrider.simulator.fleet import Controller, Fleet, FleetConfig
+from outrider.simulator.profile import Profile, load_profile
+from outrider.simulator.request import Request
+from outrider.simulator.results import FleetResult
+
+SCRAPE_S, CONTROL_S = 5.0, 15.0
+"""The operator's defaults."""
+WINDOW_S = 30.0
+"""What they make of the window that decisions look at: two control periods, more than four scrapes."""
+DRAIN_S = 90.0  # what the operator's pods get by default: they stop taking requests, then finish theirs
+
+DEFAULT_ACCEPTANCE = (AcceptanceClass("all", 1.0, load_profile().acceptance),)
+"""What the drafter of the profile reached when it was measured."""
+
+Tell = Callable[[float], None]
+"""Hears the share of a run that is done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A resource, its load and its surroundings: everything but the policy."""
+
+    manifest: Mapping[str, Any]
+    load: Load
+    replicas: int | None = 1
+    """None: the resource's autoscaler sets their number."""
+
+    def render(self) -> Rendered:
+        """The resource as the operator understands it; raises `outrider.errors.InvalidSpec`."""
+        return render(self.manifest, CONTROL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One policy's replay."""
+
+    policy: str
+    result: FleetResult
+    decisions: tuple[Change, ...]
+    """What an Outrider controller decided, in order; other rules give no reasons."""
+
+
+def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
+    """Replay the load under one policy of `policies.POLICIES`."""
+    rendered, profile, load = experiment.render(), load_profile(), experiment.load
+    arm = policies.arm(policy, rendered, profile, load.acceptance_at, window_s=WINDOW_S)
+    max_model_len = rendered.settings.max_model_len
+    autoscaler = None
+    if experiment.replicas is None:
+        if isinstance(arm.controller, VirtualOperator):
+            target = arm.controller.state.target
+        else:
+            target = hand_set_target(rendered, arm.settings, profile, load)
+        autoscaler = _autoscaler(rendered, target)
+    fleet = Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
+    requests = _told(load.requests(max_model_len), load.duration_s, tell)
+    result = fleet.run(requests, load.duration_s)
+    tell(1.0)
+    return Run(policy, result, _decisions(arm.controller))
+
+
+def _fleet(
+    experiment: Experiment,
+    rendered: Rendered,
+    arm: policies.Arm,
+    profile: Profile,
+    autoscaler: AutoscalerConfig | None,
+) -> FleetConfig:
+    metadata = experiment.manifest["metadata"]
+    return FleetConfig(
+        arm.settings,
+        profile,
+        replicas=rendered.resolved.min_replicas if experiment.replicas is None else experiment.replicas,
+        autoscaler=autoscaler,
+        scrape_s=SCRAPE_S,
+        control_s=CONTROL_S,
+        window_s=WINDOW_S + 2 * SCRAPE_S,
+        drain_s=DRAIN_S,
+        seed=experiment.load.seed,
+        namespace=metadata.get("namespace", "default"),
+        service=metadata["name"],
+    )
+
+
+def _autoscaler(rendered: Rendered, target: float) -> AutoscalerConfig:
+    """As the operator's ScaledObject sets the HPA."""
+    resolved = rendered.resolved
+    return AutoscalerConfig(
+        target=target,
+        min_replicas=resolved.min_replicas,
+        max_replicas=resolved.max_replicas,
+        scale_up_window_s=0.0,
+        scale_down_window_s=float(resolved.scale_down_stabilization_s),
+    )
+
+
+def _told(requests: Iterable[Request], duration_s: float, tell: Tell) -> Iterator[Request]:
+    """The same requests; each hundredth of the time is told."""
+    told = 0
+    for request in requests:
+        done = int(100 * request.arrival_s / duration_s)
+        if done > told:
+            told = done
+            tell(done / 100)
+        yield request
+
+
+def _decisions(controller: Controller | None) -> tuple[Change, ...]:
+    if isinstance(controller, policies.ScheduleOnly):
+        return tuple(one for one in _decisions(controller.inner) if one.kind == "Schedule")
+    return tuple(controller.changes) if isinstance(controller, VirtualOperator) else ()

@@ -1,0 +1,102 @@
+"""The result of `outrider simulate` as one document: what went in, each policy's numbers, and where each loses.
+
+The form is stable within a `SCHEMA`: fields may be added, none changes its meaning. Times are seconds, shares 0 to 1,
+rates tokens a second; ``timeline`` holds one list a quantity, all as long as ``edges_s`` less one. It is the same
+document whenever the same inputs are replayed by the same version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from outrider import __version__
+from outrider.replay import losses, summary
+from outrider.replay.experiment import CONTROL_S, SCRAPE_S, Experiment
+from outrider.replay.policies import POLICIES
+from outrider.simulator.profile import DEFAULT_PROFILE
+
+CARRIED = 0.5
+"""A service of which less is within its objectives is overloaded, whatever decides about K."""
+SCHEMA = "outrider.simulate/v1"
+
+
+def document(experiment: Experiment, policies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything; ``policies`` are documents of `summary.summarise` in the order in which they were asked for."""
+    edges_s = summary.edges_s(experiment.load.duration_s).tolist()
+    behind = losses.behind_best(policies)
+    described = [
+        {
+            "name": one["name"],
+            "description": POLICIES[one["name"]],
+            "totals": one["totals"],
+            "timeline": {**one["timeline"], "behind_tps": behind[one["name"]]},
+            "decisions": one["decisions"],
+        }
+        for one in policies
+    ]
+    return {
+        "schema": SCHEMA,
+        "outrider": __version__,
+        "inputs": _inputs(experiment),
+        "edges_s": edges_s,
+        "load": _load(experiment, edges_s),
+        "policies": described,
+        "losses": losses.losses(policies, edges_s),
+        "notes": _notes(experiment, policies),
+    }
+
+
+def _notes(experiment: Experiment, policies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a reader should know before reading the numbers."""
+    notes = []
+    if max(one["totals"]["requests_met"] for one in policies) < CARRIED:
+        notes.append(
+            f"Under no policy are {100 * CARRIED:.0f} % of the requests within the objectives: this load is more than"
+            " these engines carry. Lower --rate-factor, give more --replicas, or use --autoscale."
+        )
+    if experiment.load.laps > 1:
+        notes.append(
+            f"The trace is shorter than the experiment at this rate, and was begun {experiment.load.laps} times."
+        )
+    return notes
+
+
+def _inputs(experiment: Experiment) -> dict[str, Any]:
+    rendered, load = experiment.render(), experiment.load
+    resolved, metadata = rendered.resolved, experiment.manifest["metadata"]
+    return {
+        "service": {"name": metadata["name"], "namespace": metadata.get("namespace", "default")},
+        "model": experiment.manifest["spec"]["model"]["id"],
+        "speculative_tokens": list(rendered.config.allowed),
+        "objectives": {"tpot_s": resolved.tpot_s, "ttft_s": resolved.ttft_s, "percentile": resolved.percentile},
+        "profile": DEFAULT_PROFILE,
+        "replicas": {"fixed": experiment.replicas}
+        if experiment.replicas is not None
+        else {"fixed": None, "min": resolved.min_replicas, "max": resolved.max_replicas},
+        "trace": load.trace,
+        "laps": load.laps,
+        "rate_factor": load.rate_factor,
+        "duration_s": load.duration_s,
+        "seed": load.seed,
+        "acceptance": [{"class": one.name, "share": one.share, "curve": list(one.curve)} for one in load.classes],
+        "shifts": [{"at_s": one.at_s, "class": one.class_name, "curve": list(one.curve)} for one in load.shifts],
+        "scrape_s": SCRAPE_S,
+        "control_s": CONTROL_S,
+    }
+
+
+def _load(experiment: Experiment, edges_s: Sequence[float]) -> dict[str, list[float]]:
+    """What is asked for by interval: requests and output tokens a second, and how well drafts fit."""
+    max_model_len = experiment.render().settings.max_model_len
+    requests = list(experiment.load.requests(max_model_len))
+    times, seconds = [one.arrival_s for one in requests], np.diff(edges_s)
+    arrivals, _ = np.histogram(times, edges_s)
+    tokens, _ = np.histogram(times, edges_s, weights=[one.output_tokens for one in requests])
+    return {
+        "requests_rps": [round(float(rate), 2) for rate in arrivals / seconds],
+        "tokens_tps": [round(float(rate), 1) for rate in tokens / seconds],
+        "acceptance_first": [round(experiment.load.acceptance_at(start_s)[0], 4) for start_s in edges_s[:-1]],
+    }

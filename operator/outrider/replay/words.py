@@ -1,0 +1,26 @@
+"""How times and shares are written where people read them."""
+
+from __future__ import annotations
+
+
+def clock(time_s: float) -> str:
+    """Minutes and seconds, with hours where there are any.
+
+    >>> clock(754)
+    '12:34'
+    """
+    minutes, seconds = divmod(round(time_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+
+
+def milliseconds(time_s: float | None) -> str:
+    """Milliseconds with three digits that count; a dash where nothing was measured.
+
+    >>> milliseconds(0.0123)
+    '12.3 ms'
+    """
+    if time_s is None:
+        return "–"
+    value = 1e3 * time_s
+    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:.1f} ms"
