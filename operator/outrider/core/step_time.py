@@ -30,11 +30,12 @@ Floats = NDArray[np.float64]
 
 RIDGES = np.array([64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0, 320.0, 384.0])
 """Candidates for n₀ in tokens: by peak rate over bandwidth 153 on an A100 and 295 on an H100; knees come earlier."""
-RIDGE = 0.05
-"""Weight of the prior's coefficients against the data, a cell of full weight counting 1: with three or more K in the
-data it changes predictions by under two percent."""
-RIDGE_N0 = 0.01
-"""The same for log2(n₀): one octave off the prior must buy half a percent of error in four cells of full weight."""
+RIDGE = 0.01
+"""Weight of the prior's coefficients against the data, a cell of full weight counting 1: as much as a noise of 2 % in a
+cell against a prior that may be off by a factor. With several K in the data it changes predictions by under two
+percent."""
+RIDGE_N0 = 0.02
+"""The same for log2(n₀): one octave off the prior must buy 1 % of error in four cells of full weight."""
 FLOOR_WEIGHT = 0.25
 """Weight of the prior's floor against measured steps past the captured graphs, a cell of full weight counting 1."""
 OUTLIER = 2.0

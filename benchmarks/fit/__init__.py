@@ -1,0 +1,1 @@
+"""Errors of the step-time model on measured and published data, held out."""
