@@ -40,7 +40,7 @@ class Output(StrEnum):
 
 def simulate(
     manifest: Annotated[
-        Path | None, typer.Argument(metavar="[MANIFEST]", help="File with one SpeculativeInferenceService.")
+        Path | None, typer.Argument(metavar="MANIFEST", help="File with one SpeculativeInferenceService.")
     ] = None,
     trace: Annotated[
         str, typer.Option(help=f"Trace by name, or a file in the form of one: {', '.join(TRACES)}.")
@@ -49,7 +49,11 @@ def simulate(
     duration: Annotated[str, typer.Option(help="Virtual time, such as 90s, 15m or 1h.")] = "10m",
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"Policy to replay, or 'all'; may be repeated. [default: {', '.join(DEFAULT_POLICIES)}]"),
+        typer.Option(
+            metavar="NAME",
+            help="Who decides: no-drafter, k0 to k7 (a constant), vllm-table, acceptance-threshold, smartspec, ema,"
+            f" oracle, outrider, or all; may be repeated. (default: {', '.join(DEFAULT_POLICIES)})",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.", min=0)] = 0,
     acceptance: Annotated[
@@ -58,7 +62,7 @@ def simulate(
             metavar="[CLASS=]CURVE[@PERCENT]",
             help="How well drafts fit: a kind of text (chat, code, summarise), one probability for each draft token"
             " (0.8), or the shares by position (0.8,0.6,0.5). Repeat it with percents for several classes of requests."
-            " [default: the measured curve]",
+            " (default: the measured curve)",
         ),
     ] = None,
     shift: Annotated[

@@ -13,6 +13,7 @@ from outrider.replay.targets import hand_set_target
 from outrider.replay.virtual import Rendered, VirtualOperator, render
 from outrider.simulator.autoscaler import AutoscalerConfig
 from outrider.simulator.fleet import Controller, Fleet, FleetConfig
+from outrider.simulator.noise import MODEST
 from outrider.simulator.profile import Profile, load_profile
 from outrider.simulator.request import Request
 from outrider.simulator.results import FleetResult
@@ -90,6 +91,7 @@ def _fleet(
         control_s=CONTROL_S,
         window_s=WINDOW_S + 2 * SCRAPE_S,
         drain_s=DRAIN_S,
+        noise=MODEST,
         seed=experiment.load.seed,
         namespace=metadata.get("namespace", "default"),
         service=metadata["name"],

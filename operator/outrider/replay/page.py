@@ -207,7 +207,7 @@ def _decisions(document: Document) -> Iterable[str]:
 
 
 def _inputs(document: Document) -> str:
-    inputs = document["inputs"]
+    inputs, noise = document["inputs"], document["inputs"]["noise"]
     classes = "; ".join(
         f"{one['class']} {100 * one['share']:g} %: {_curve(one['curve'])}" for one in inputs["acceptance"]
     )
@@ -217,6 +217,11 @@ def _inputs(document: Document) -> str:
     rows = [
         ("Model", inputs["model"]),
         ("Engines", f"simulated from the measured profile {inputs['profile']}"),
+        (
+            "Noise of step times",
+            f"{100 * noise['step_cv']:g} % a step, correlated over {noise['correlation_s']:g} s;"
+            f" {100 * noise['boot_cv']:g} % from engine to engine",
+        ),
         ("Speculative tokens", ", ".join(map(str, inputs["speculative_tokens"]))),
         ("Trace", f"{inputs['trace']}, begun {inputs['laps']} times" if inputs["laps"] > 1 else inputs["trace"]),
         ("Rate factor", f"{inputs['rate_factor']:g}"),

@@ -8,6 +8,7 @@ document whenever the same inputs are replayed by the same version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from outrider import __version__
 from outrider.replay import losses, summary
 from outrider.replay.experiment import CONTROL_S, SCRAPE_S, Experiment
 from outrider.replay.policies import POLICIES
+from outrider.simulator.noise import MODEST
 from outrider.simulator.profile import DEFAULT_PROFILE
 
 CARRIED = 0.5
@@ -83,6 +85,7 @@ def _inputs(experiment: Experiment) -> dict[str, Any]:
         "seed": load.seed,
         "acceptance": [{"class": one.name, "share": one.share, "curve": list(one.curve)} for one in load.classes],
         "shifts": [{"at_s": one.at_s, "class": one.class_name, "curve": list(one.curve)} for one in load.shifts],
+        "noise": asdict(MODEST),
         "scrape_s": SCRAPE_S,
         "control_s": CONTROL_S,
     }

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from outrider.cli.main import app
+from outrider.replay.policies import POLICIES
 from outrider.replay.virtual import SAMPLE
+from outrider.simulator.traces import TRACES
 
 EXAMPLE = Path("examples/01-minimal.yaml")
 QUICK = ["--duration", "60s", "--rate-factor", "1", "--jobs", "1"]
@@ -18,6 +20,14 @@ runner = CliRunner(env={"COLUMNS": "200"})
 
 def test_the_resource_of_the_package_is_the_first_example() -> None:
     assert SAMPLE.read_text() == EXAMPLE.read_text()
+
+
+def test_help_names_every_policy_and_trace() -> None:
+    result = runner.invoke(app, ["simulate", "--help"])
+    assert result.exit_code == 0
+    said = " ".join(result.stdout.replace("│", " ").split())
+    constants = {f"k{k}" for k in range(1, 7)}  # told as a range
+    assert all(name in said for name in [*(POLICIES.keys() - constants), *TRACES])
 
 
 def test_without_options_but_the_time_it_compares_a_few_policies() -> None:
