@@ -13,7 +13,7 @@ from math import ceil, floor, log10
 
 from outrider.replay.words import clock
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 64, 24, 14, 44
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 64, 24, 18, 44
 
 SMALLEST = 1e-3
 """The least span of an axis, in the plot's unit: a course of zeros needs one, too. What lies below has no place on
@@ -192,9 +192,11 @@ def _marks(marks: Sequence[tuple[float, str]], edges_s: Sequence[float], height:
     drawn = []
     for time_s, name in marks:
         x = x_at(time_s, edges_s, left)
+        # Above the plot, where no line runs; to the left of the moment where there is no room to its right.
+        anchor, beside = ("end", x - 5) if x > 0.7 * WIDTH else ("start", x + 5)
         drawn.append(
-            f'<path class="mark" d="M{x} {TOP}V{height - BOTTOM}"/>'
-            f'<text class="mark-name" x="{x + 5}" y="{TOP + 8}">{escape(name)}</text>'
+            f'<path class="mark" d="M{x} 3V{height - BOTTOM}"/>'
+            f'<text x="{beside}" y="{TOP - 4}" text-anchor="{anchor}">{escape(name)}</text>'
         )
     return "".join(drawn)
 

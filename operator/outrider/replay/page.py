@@ -194,6 +194,8 @@ def _decisions(document: Document) -> Iterable[str]:
     for policy in document["policies"]:
         if policy["decisions"]:
             yield f"<h2>What {escape(policy['name'])} decided</h2>"
+            if document["inputs"]["replicas"]["fixed"] is not None:
+                yield "<p class=soft>Replicas were fixed in this replay: a target had no autoscaler to go to.</p>"
             rows = [
                 (
                     clock(one["at_s"]),
