@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from outrider import __version__
+from outrider.cli import predict as predict_command
 from outrider.cli import run as run_command
 from outrider.cli import simulate as simulate_command
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run", help=run_command.HELP)(run_command.run)
+app.command("predict", help=predict_command.HELP)(predict_command.predict)
 app.command("simulate", help=simulate_command.HELP)(simulate_command.simulate)
 
 
