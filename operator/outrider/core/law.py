@@ -131,7 +131,7 @@ class Arm:
     step_s: Floats
     """T(B, K): seconds of a decode-only step."""
     prefill_s: Floats
-    """Seconds that a prompt adds to the step that runs it."""
+    """Seconds that a prompt adds to the step that runs it, less where several share one."""
     output_tokens: float
     """Mean tokens of an answer, more than 1."""
 
@@ -158,14 +158,14 @@ class Arm:
         return np.asarray(self.ttft_s + (self.output_tokens - 1.0) * self.tpot_s)
 
     @property
-    def _rates_rps(self) -> Floats:
+    def rates_rps(self) -> Floats:
         """Arrival rate that keeps B - 1 requests in the engine on average: who arrives sees them, and itself."""
         return np.asarray(np.arange(len(self.decode_s)) / self.latency_s)
 
     @property
     def saturation_rps(self) -> float:
         """Highest rate with a steady state within the largest batch."""
-        return float(self._rates_rps.max())
+        return float(self.rates_rps.max())
 
     def at(self, rate_rps: float) -> Point | None:
         """The steady state at a rate, the one that is reached from an idle engine; None past saturation.
@@ -200,7 +200,7 @@ class Arm:
         tpot_s = decode * self.decode_s + prefill * (self.tpot_s - self.decode_s)
         missed = np.flatnonzero(tpot_s > tpot_objective_s)
         within = int(missed[0]) if len(missed) else len(tpot_s)
-        return float(self._rates_rps[:within].max(initial=0.0))
+        return float(self.rates_rps[:within].max(initial=0.0))
 
     def replicas(
         self, total_rps: float, tpot_objective_s: float, spread: tuple[float, float] = (1.0, 1.0)

@@ -48,7 +48,7 @@ class LocalError:
     def deviation(self, points: Points) -> Floats:
         """Standard deviation of what is left, relative; never below `NOISE`."""
         shared = _covariance(self.law, points, self.points)
-        explained = np.einsum("ij,jk,ik->i", shared, self.inverse, shared, optimize=True)
+        explained = ((shared @ self.inverse) * shared).sum(axis=1)
         return np.asarray(np.sqrt(np.maximum(SMOOTH**2 + TILES**2 - explained, 0.0) + NOISE**2))
 
 
@@ -64,11 +64,12 @@ def _covariance(law: Law, left: Points, right: Points) -> Floats:
     batch = _distance(np.log2(np.maximum(left.batch, 1.0)), np.log2(np.maximum(right.batch, 1.0)))
     tokens = _distance(np.log2(np.maximum(left.tokens, 1.0)), np.log2(np.maximum(right.tokens, 1.0)))
     k = _distance(left.num_speculative_tokens, right.num_speculative_tokens)
-    smooth = SMOOTH**2 * np.exp(-0.5 * (batch / SMOOTH_BATCH**2 + k / SMOOTH_K**2))
-    tiles = TILES**2 * np.exp(-0.5 * (tokens / TILES_TOKENS**2 + batch / TILES_BATCH**2))
+    smooth = SMOOTH**2 * np.exp(batch * (-0.5 / SMOOTH_BATCH**2) + k * (-0.5 / SMOOTH_K**2))
+    tiles = TILES**2 * np.exp(tokens * (-0.5 / TILES_TOKENS**2) + batch * (-0.5 / TILES_BATCH**2))
     same_side = law.beyond(left)[:, None] == law.beyond(right)[None, :]
-    return np.asarray((smooth + tiles) * same_side)
+    return np.asarray((smooth + tiles) * same_side, dtype=np.float64)
 
 
-def _distance(left: Floats, right: Floats) -> Floats:
-    return np.asarray((left[:, None] - right[None, :]) ** 2)
+def _distance(left: Floats, right: Floats) -> NDArray[np.float32]:
+    """Squared, in single precision: the exponentials of a whole grid are what a decision spends its time on."""
+    return np.asarray((left[:, None] - right[None, :]) ** 2, dtype=np.float32)

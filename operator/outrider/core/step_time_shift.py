@@ -62,11 +62,6 @@ class Watch:
     faster: Side = Side()
     deviation: float = MIN_DEVIATION
 
-    @property
-    def suspicious(self) -> bool:
-        """Whether one sum is past half its limit."""
-        return max(self.slower.sum, self.faster.sum) > LIMIT / 2.0
-
 
 def look(watch: Watch, measured_over_predicted: float) -> tuple[Watch, StepTimeShift | None]:
     """Take in one window; the alarm resets both sums."""
