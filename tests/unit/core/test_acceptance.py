@@ -17,6 +17,7 @@ from outrider.core.acceptance import (
     update,
 )
 from outrider.core.drift import Drift
+from outrider.core.survival import Position
 
 
 def learnt(*windows: tuple[tuple[float, ...], tuple[float, ...]], elapsed_s: float = 0.0) -> AcceptanceState:
@@ -108,18 +109,18 @@ def test_survival_never_rises_with_the_position_and_stays_a_probability(
 
 @pytest.mark.parametrize("design_effect_drafts", [1, 10])
 def test_the_error_of_the_length_is_that_of_nested_positions(design_effect_drafts: int) -> None:
-    """Against drafts drawn one by one: adding errors up would give 0.0129 for groups of one."""
+    """Against drafts drawn one by one; adding errors up would give a tenth more, independent positions half of it."""
     random = np.random.default_rng(5)
     drafts, alpha, lengths = 4_000, 0.75, []
     for _ in range(2_000):
         groups, accepted = drafts // design_effect_drafts, []
-        for _ in range(3):
+        for _ in range(6):
             groups = int(random.binomial(groups, alpha))
             accepted.append(float(groups * design_effect_drafts))
-        state = AcceptanceState((drafts,) * 3, tuple(accepted), measured(design_effect_drafts))
-        lengths.append(acceptance_length(state, 3))
+        state = AcceptanceState((drafts,) * 6, tuple(accepted), measured(design_effect_drafts))
+        lengths.append(acceptance_length(state, 6))
     scatter = float(np.std([one.value for one in lengths]))
-    assert lengths[0].error == pytest.approx(scatter, rel=0.1)
+    assert lengths[0].error == pytest.approx(scatter, rel=0.05)
 
 
 def measured(design_effect: float) -> Drift:
@@ -143,6 +144,28 @@ def test_the_width_of_an_interval_is_that_of_its_design_effect() -> None:
         state = AcceptanceState((320.0 * effect,), (224.0 * effect,), measured(effect))
         (interval,) = intervals(state, 1)
         assert interval.high - interval.low == pytest.approx(0.1, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [
+        pytest.param(81, 263, 0.2553, 0.3662, id="as in Newcombe's comparison of seven methods, 1998"),
+        pytest.param(15, 148, 0.0624, 0.1605, id="the second of his examples"),
+        pytest.param(0, 20, 0.0, 0.1611, id="the third, without a success"),
+        pytest.param(1, 29, 0.0061, 0.1718, id="the fourth"),
+    ],
+)
+def test_the_interval_is_wilsons(successes: int, trials: int, low: float, high: float) -> None:
+    """The estimate itself weighs as one more draft, so one less is handed over."""
+    interval = Position(successes / trials, trials - 1.0, 0.0).interval(1.0)
+    assert interval.low == pytest.approx(low, abs=5e-5)
+    assert interval.high == pytest.approx(high, abs=5e-5)
+
+
+def test_an_interval_can_be_asked_for_at_any_width() -> None:
+    state = AcceptanceState((10_000.0,), (7_000.0,), measured(1.0))
+    (one,), (three,) = intervals(state, 1, z=1.0), intervals(state, 1, z=3.0)
+    assert three.high - three.low == pytest.approx(3.0 * (one.high - one.low), rel=0.01)
 
 
 def test_an_interval_without_evidence_is_everything() -> None:

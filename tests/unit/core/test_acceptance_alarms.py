@@ -38,7 +38,8 @@ class TestDrift:
     def test_a_rise_is_found_as_a_fall_is(self) -> None:
         once = told(told(AcceptanceState(), *[share(0.4)] * 20), share(0.9))
         assert once.suspicion == 1
-        assert told(once, share(0.9)).alarms == ("Drift",)
+        twice = told(once, share(0.9))
+        assert (twice.suspicion, twice.alarms) == (0, ("Drift",))
 
     def test_after_a_jump_older_counts_are_gone_and_the_noise_is_remembered(self) -> None:
         after = told(STEADY, share(0.35), share(0.35))
@@ -54,7 +55,12 @@ class TestDrift:
 
     def test_a_suspicion_that_nothing_can_confirm_lapses(self) -> None:
         """Speculation was turned off: no drafts will ever tell."""
-        assert told(STEADY, share(0.35), ((), ())).suspicion == 0
+        for p in (0.35, 1.0):
+            drift = told(STEADY, share(p), ((), ())).drift
+            assert (drift.above, drift.below) == (0.0, 0.0)
+
+    def test_steady_windows_leave_nothing_behind(self) -> None:
+        assert (STEADY.drift.above, STEADY.drift.below) == (0.0, 0.0)
 
     def test_strange_windows_on_both_sides_are_no_jump(self) -> None:
         middle = told(AcceptanceState(), *[share(0.5)] * 10)
@@ -238,11 +244,36 @@ class TestC29SlowDecline:
         assert states[118].trend is None
         assert states[120].trend is not None
 
-    def test_c29_a_recovery_ends_it(self) -> None:
-        state = self.play(0)[-1]
-        for _ in range(480):
-            state = told(state, ((8_000.0,) * 4, tuple(8_000.0 * self.alpha(3.07) ** j for j in range(1, 5))))
-        assert not state.slow.declining
+    def at(self, length: float) -> Window:
+        """A window without noise."""
+        return (8_000.0,) * 4, tuple(8_000.0 * self.alpha(length) ** j for j in range(1, 5))
+
+    def test_c29_a_recovery_ends_it_and_half_of_one_does_not(self) -> None:
+        """Told from a loss of 5 % on, until less than 3 % is missing."""
+        lost = told(AcceptanceState(), *[self.at(3.00)] * 130, *[self.at(2.80)] * 500)
+        assert lost.slow.declining
+        half = told(lost, *[self.at(2.88)] * 500)
+        assert half.slow.declining
+        assert not told(half, *[self.at(2.95)] * 500).slow.declining
+
+    def test_c29_the_same_half_is_no_decline_to_begin_with(self) -> None:
+        assert not told(AcceptanceState(), *[self.at(3.00)] * 130, *[self.at(2.88)] * 500).slow.declining
+
+    def test_c29_the_present_is_known_as_soon_as_the_baseline_is(self) -> None:
+        trend = told(AcceptanceState(), *[self.at(3.07)] * 120).trend
+        assert trend is not None
+        assert trend.now.value == pytest.approx(trend.baseline.value, abs=0.001)
+        assert trend.now.error == pytest.approx(trend.baseline.error, rel=0.5)
+
+    def test_c29_one_draft_token_is_enough_for_a_trend(self) -> None:
+        trend = told(AcceptanceState(), *[share(0.8)] * 130).trend
+        assert trend is not None
+        assert trend.num_speculative_tokens == 1
+
+    def test_c29_time_without_drafts_makes_no_baseline(self) -> None:
+        idle = told(AcceptanceState(), share(0.8), *[((), ())] * 200)
+        assert idle.slow.baseline_s == WINDOW_S
+        assert told(idle, *[share(0.8)] * 100).trend is None
 
 
 class TestC30Boundary:
