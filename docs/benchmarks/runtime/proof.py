@@ -6,10 +6,14 @@ Llama-3.1-8B's shape with a one-layer EAGLE drafter, and acceptance is set (0.75
 
     proof.py start NAME [vllm arguments]    start an engine in a session of its own and wait for /ready
     proof.py open RATES POLICIES SECONDS    open-loop load at each rate under each policy, set live
-    proof.py puts COUNT                     round trips of PUT /schedule, and steps until K takes effect, under load
+    proof.py puts COUNT                     round trips of PUT /schedule under load
+    proof.py effect BATCH COUNT             steps that a client still sees with drafts after the answer to K 0
     proof.py random SECONDS RATE            random schedules every 50 to 200 ms under load
-    proof.py overhead BATCH ROUNDS          measuring on, off, off, on; step times against the clock of this process
+    proof.py overhead BATCH ROUNDS          measuring on, off, off, on; step times by the clock of a streaming client
     proof.py stop                           end the engine
+
+PROOF_STATIC=K starts vLLM's own server with that K, no table and no plugin; load it with the policy ``static``.
+PROOF_METHOD names another method for the drafter than ``eagle``.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ HEADERS = {"Authorization": f"Bearer {KEY}"}
 START_S = 420.0
 DRAIN_S = 40.0
 """An engine in health needs a few seconds for what is in flight when the load ends."""
+SEGMENT_S = 3.0
+STUDENT = 2.15
+"""Student's t for 95 % and 15 rounds; for 13 it is 2.18, which moves the ends by less than 0.01 points."""
 ACCEPTANCE = 0.75
 TARGET = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False, "bos_token_id": 128000,
@@ -68,13 +75,14 @@ def start(name: str, extra: list[str]) -> None:
         (HERE / folder).mkdir(exist_ok=True)
         (HERE / folder / "config.json").write_text(json.dumps(TARGET | {"num_hidden_layers": layers}))
     (HERE / "key").write_text(KEY)
-    ceiling = int(os.environ.get("PROOF_CEILING", "5"))
+    ceiling = int(os.environ.get("PROOF_STATIC") or os.environ.get("PROOF_CEILING", "5"))
     spec: dict[str, Any] = {
-        "method": "eagle", "model": str(HERE / "drafter"), "num_speculative_tokens": ceiling,
+        "method": os.environ.get("PROOF_METHOD", "eagle"), "model": str(HERE / "drafter"),
+        "num_speculative_tokens": ceiling,
         "rejection_sample_method": "synthetic",
         "synthetic_acceptance_rates": [ACCEPTANCE ** (position + 1) for position in range(ceiling)],
     }  # fmt: skip
-    table = os.environ.get("PROOF_TABLE")
+    table, static = os.environ.get("PROOF_TABLE"), os.environ.get("PROOF_STATIC")
     if table:
         spec["num_speculative_tokens_per_batch_size"] = json.loads(table)
     arguments = [
@@ -84,8 +92,10 @@ def start(name: str, extra: list[str]) -> None:
         "--custom-histogram-buckets", json.dumps({"inter_token_latency": FINE_BUCKETS}),
         "--speculative-config", json.dumps(spec), *extra,
     ]  # fmt: skip
-    module = os.environ.get("PROOF_MODULE", "outrider_runtime.serve")
+    module = "vllm.entrypoints.openai.api_server" if static else "outrider_runtime.serve"
     environment = os.environ | {"OUTRIDER_ADMIN_KEY_FILE": str(HERE / "key"), "OUTRIDER_ADMIN_PORT": "8001"}
+    if static:
+        environment |= {"VLLM_PLUGINS": ""}
     began = time.time()
     with (HERE / f"{name}.log").open("wb") as log:
         child = subprocess.Popen(
@@ -103,9 +113,10 @@ async def _until_ready(child: subprocess.Popen[bytes]) -> dict[str, Any]:
             if child.poll() is not None:
                 raise SystemExit(f"the engine ended with {child.returncode}; see its log")
             try:
-                async with session.get(f"{ADMIN}/ready") as answer:
+                static = "PROOF_STATIC" in os.environ
+                async with session.get(f"{HTTP}/health" if static else f"{ADMIN}/ready") as answer:
                     if answer.status == 200:
-                        return await _state(session)
+                        return {} if static else await _state(session)
             except aiohttp.ClientError:
                 pass
             await asyncio.sleep(0.5)
@@ -127,6 +138,8 @@ class Load:
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session, self.sent, self.finished, self.failed = session, 0, 0, 0
+        self.reasons: list[str] = []
+        """Of each request without a whole answer."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def send(self, prompt: int, tokens: int) -> None:
@@ -168,8 +181,42 @@ class Load:
                 whole = answer.status == 200 and len(document["choices"][0]["token_ids"]) == tokens
                 self.finished += whole
                 self.failed += not whole
-        except (aiohttp.ClientError, TimeoutError):
+                if not whole:
+                    self.reasons.append(f"{answer.status} {str(document)[:200]}")
+        except (aiohttp.ClientError, TimeoutError) as error:
             self.failed += 1
+            self.reasons.append(repr(error)[:200])
+
+
+class Stream:
+    """One streamed request, and when each of its tokens came."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+        self.chunks: list[tuple[float, int]] = []
+
+    async def run(self, prompt: int, tokens: int) -> None:
+        """Read until the end; K changes and cancellation come from outside."""
+        body = {
+            "model": "m", "prompt": [rng.randrange(1000, 120000) for _ in range(prompt)], "max_tokens": tokens,
+            "temperature": 0.0, "ignore_eos": True, "return_token_ids": True, "stream": True,
+        }  # fmt: skip
+        async with self.session.post(f"{HTTP}/v1/completions", json=body) as answer:
+            async for line in answer.content:
+                if line.startswith(b"data: {"):
+                    ids = [one.get("token_ids") or () for one in json.loads(line[6:])["choices"]]
+                    if ids and ids[0]:
+                        self.chunks.append((time.perf_counter(), len(ids[0])))
+
+    def seconds_a_token(self, since: float, until: float) -> float:
+        """From the first token to the last that came in this time."""
+        inside = [chunk for chunk in self.chunks if since <= chunk[0] < until]
+        return (inside[-1][0] - inside[0][0]) / sum(count for _, count in inside[1:])
+
+    def last_of_several(self, since: float) -> int:
+        """Number of the last step after a moment that brought more than one token; 0 if none did."""
+        counts = [count for at, count in self.chunks if at >= since]
+        return max((number for number, count in enumerate(counts, start=1) if count > 1), default=0)
 
 
 async def open_loop(rates: str, policies: str, seconds: float) -> None:
@@ -177,17 +224,19 @@ async def open_loop(rates: str, policies: str, seconds: float) -> None:
     async with _session() as session:
         for rate in map(float, rates.split(",")):
             for policy in policies.split(","):
-                await _put(session, TABLE if policy == "table" else [[1, 256, int(policy)]])
-                await asyncio.sleep(0.3)
+                if policy != "static":
+                    await _put(session, TABLE if policy == "table" else [[1, 256, int(policy)]])
+                    await asyncio.sleep(0.3)
+                    await _state(session)  # reading the state starts a new "longest step"
                 before, load = await _metrics(session), Load(session)
-                await _state(session)
                 began = time.time()
                 await load.open_loop(rate, seconds)
                 unfinished = await load.drain()
-                took, after, state = time.time() - began, await _metrics(session), await _state(session)
+                took, after = time.time() - began, await _metrics(session)
+                state = {} if policy == "static" else await _state(session)
                 save(
                     "open", rate=rate, policy=policy, seconds=seconds, requests=load.sent, unfinished=unfinished,
-                    failed=load.failed,
+                    failed=load.failed, reasons=load.reasons[:5],
                     tokens_per_second=round(_delta(before, after, "vllm:generation_tokens_total") / took),
                     **_tpot(before, after), longest_step_s=state.get("longestStepSeconds"), stalls=state.get("stalls"),
                     steps=_decode_cells(before, after),
@@ -195,10 +244,10 @@ async def open_loop(rates: str, policies: str, seconds: float) -> None:
 
 
 async def puts(count: int) -> None:
-    """Round trips under 40 requests a second, then how many steps a change takes."""
+    """Round trips under 40 requests a second."""
     async with _session() as session:
         load = Load(session)
-        task = asyncio.create_task(load.open_loop(40, count * 0.03 + 30))
+        task = asyncio.create_task(load.open_loop(40, count * 0.1 + 5))
         await asyncio.sleep(3)
         times = []
         for number in range(count):
@@ -207,25 +256,41 @@ async def puts(count: int) -> None:
             times.append((time.perf_counter() - began) * 1e3)
             await asyncio.sleep(0.01)
         times.sort()
-        effects = [await _steps_to_effect(session) for _ in range(20)]
         task.cancel()
         await load.cancel()
         save(
             "puts", count=count, put_ms_p50=round(statistics.median(times), 2),
             put_ms_p99=round(times[int(0.99 * len(times))], 2), put_ms_max=round(times[-1], 2),
-            steps_to_effect=effects, steps_to_effect_max=max(effects),
         )  # fmt: skip
 
 
-async def _steps_to_effect(session: aiohttp.ClientSession) -> int:
-    """Steps that still verified a fifth draft token after the engine had taken over K 1."""
-    await _put(session, [[1, 256, 5]])
-    await asyncio.sleep(0.15)
-    await _put(session, [[1, 256, 1]])
-    running, before = await _running(session), await _drafted(session, 4)
-    await asyncio.sleep(0.4)
-    late = await _drafted(session, 4) - before
-    return -(-int(late) // max(1, int(running)))  # each step verifies at most one fifth token a request
+async def effect(batch: int, count: int) -> None:
+    """The last step with more than one token that each stream sees after the answer to K 0, counted from that answer.
+
+    A step at K 5 yields more than one token three times in four. What left the engine before the change and was still
+    on its way to the client counts too, so this bounds the engine's own delay from above.
+    """
+    async with _session() as session:
+        streams = [Stream(session) for _ in range(batch)]
+        tasks = [asyncio.create_task(stream.run(256, 7500)) for stream in streams]
+        await asyncio.sleep(2.0)
+        late: list[int] = []
+        for _ in range(count):
+            await _put(session, [[1, 256, 5]])
+            await asyncio.sleep(0.2)
+            await _put(session, [[1, 256, 0]])
+            answered = time.perf_counter()
+            await asyncio.sleep(0.3)
+            late += [stream.last_of_several(answered) for stream in streams]
+            if any(task.done() for task in tasks):
+                break
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        save(
+            "effect", batch=batch, changes=len(late) // batch, steps_median=statistics.median(late),
+            steps_max=max(late), streams_by_steps={steps: late.count(steps) for steps in sorted(set(late))},
+        )  # fmt: skip
 
 
 async def random_changes(seconds: float, rate: float) -> None:
@@ -253,8 +318,9 @@ async def random_changes(seconds: float, rate: float) -> None:
         state = await _state(session)
         save(
             "random", seconds=round(time.time() - began, 1), rate=rate, changes=changes, refused=refused,
-            sent=load.sent, finished=load.finished, failed=load.failed, unfinished=unfinished,
-            steps=state["stepsBySpeculativeTokens"],
+            sent=load.sent, finished=load.finished, failed=load.failed, unfinished=unfinished, reasons=load.reasons[:5],
+            steps=state["stepsBySpeculativeTokens"], longest_step_s=state.get("longestStepSeconds"),
+            stalls=state.get("stalls"),
         )  # fmt: skip
 
 
@@ -267,36 +333,38 @@ def _random_rows() -> list[list[int]]:
 
 
 async def overhead(batch: int, rounds: int) -> None:
-    """Tokens a second at a fixed batch and K 0 with measuring on, off, off and on: steps get slower as contexts grow,
-    and evenly so, which this order cancels."""
+    """Step times at a fixed batch and K 0 with measuring on, off, off and on: steps get slower as contexts grow, and
+    evenly so, which this order cancels. The clock is that of one streaming request, which gets a token each step."""
     async with _session() as session:
         await _put(session, [[1, 256, 0]])
         ratios, clocks = [], []
         for _ in range(rounds):
-            load = Load(session)
-            for _ in range(batch):
+            load, stream = Load(session), Stream(session)
+            for _ in range(batch - 1):
                 load.send(256, 7000)
-            await asyncio.sleep(1.2)
-            rate: dict[bool, list[float]] = {True: [], False: []}
+            task = asyncio.create_task(stream.run(256, 7000))
+            await asyncio.sleep(1.5)
+            spent: dict[bool, list[float]] = {True: [], False: []}
             for on in (True, False, False, True):
                 await session.put(f"{ADMIN}/measuring", json={"enabled": on}, headers=HEADERS)
                 await asyncio.sleep(0.1)
                 before, began = await _metrics(session), time.perf_counter()
-                await asyncio.sleep(2.0)
-                after, took = await _metrics(session), time.perf_counter() - began
-                rate[on].append(_delta(before, after, "vllm:generation_tokens_total") / took)
+                await asyncio.sleep(SEGMENT_S)
+                spent[on].append(stream.seconds_a_token(began, time.perf_counter()))
                 if on:
-                    cells = _decode_cells(before, after)
-                    steps, spent = sum(c["steps"] for c in cells), sum(c["seconds"] for c in cells)
-                    clocks.append(spent / steps / (batch / rate[on][-1]) if steps else None)
-            ratios.append((sum(rate[False]) / sum(rate[True]) - 1) * 100)
+                    cells = _decode_cells(before, await _metrics(session))
+                    steps, seconds = sum(c["steps"] for c in cells), sum(c["seconds"] for c in cells)
+                    clocks.append(seconds / steps / spent[on][-1] if steps else None)
+            ratios.append((sum(spent[True]) / sum(spent[False]) - 1) * 100)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await load.cancel()
             await asyncio.sleep(0.4)
         await session.put(f"{ADMIN}/measuring", json={"enabled": True}, headers=HEADERS)
-        middle, half = statistics.mean(ratios), 2.2 * statistics.stdev(ratios) / len(ratios) ** 0.5
+        middle, half = statistics.mean(ratios), STUDENT * statistics.stdev(ratios) / len(ratios) ** 0.5
         save(
             "overhead", batch=batch, rounds=rounds,
-            percent=[round(ratio, 3) for ratio in ratios], mean=round(middle, 3),
+            percent=[round(ratio, 3) for ratio in ratios], mean=round(middle, 3), median=statistics.median(ratios),
             low=round(middle - half, 3), high=round(middle + half, 3),
             reported_over_clock=[round(c, 4) for c in clocks if c],
         )  # fmt: skip
@@ -337,14 +405,6 @@ async def _metrics(session: aiohttp.ClientSession) -> dict[str, float]:
         name: float(value)
         for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
     }
-
-
-async def _drafted(session: aiohttp.ClientSession, position: int) -> float:
-    return _sum(await _metrics(session), "outrider_engine_draft_tokens_per_pos_total", f'position="{position}"')
-
-
-async def _running(session: aiohttp.ClientSession) -> float:
-    return _sum(await _metrics(session), "vllm:num_requests_running")
 
 
 def _sum(metrics: dict[str, float], name: str, label: str = "") -> float:
@@ -408,6 +468,8 @@ def main() -> None:
         asyncio.run(open_loop(arguments[0], arguments[1], float(arguments[2])))
     elif command == "puts":
         asyncio.run(puts(int(arguments[0])))
+    elif command == "effect":
+        asyncio.run(effect(int(arguments[0]), int(arguments[1])))
     elif command == "random":
         asyncio.run(random_changes(float(arguments[0]), float(arguments[1])))
     elif command == "overhead":
