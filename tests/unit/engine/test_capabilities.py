@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from outrider.engine import capabilities as known
+
+RUNS = Path(__file__).parents[3] / "docs/benchmarks/runtime"
+SHOWN = {"eagle": ("results-h100.jsonl", "nested"), "draft_model": ("results-h100-2.jsonl", "draft_model")}
+"""Where the run of random changes is that shows a method: file and engine."""
 
 
 @pytest.mark.parametrize(
@@ -37,6 +43,25 @@ def test_every_claim_carries_its_evidence() -> None:
     for row in known.TABLE:
         for method in row.methods.values():
             assert len(method.live.evidence) > 40
+
+
+def test_live_changes_are_proven_where_a_run_shows_them_and_nowhere_else() -> None:
+    row = known.capabilities(known.KNOWN_BEST)
+    assert row is not None
+    proven = {name for name, method in row.methods.items() if method.live.possible and method.live.proven}
+    assert proven == set(SHOWN)
+
+
+@pytest.mark.parametrize(("file", "engine"), SHOWN.values(), ids=SHOWN)
+def test_a_run_that_shows_a_method_lost_no_request_and_saw_no_stall(file: str, engine: str) -> None:
+    rows = [json.loads(line) for line in (RUNS / file).read_text().splitlines()]
+    (whole,) = [row for row in rows if row["kind"] == "random" and row["engine"] == engine]
+    assert whole["finished"] == whole["sent"] > 1000
+    assert whole["changes"] > 300
+    assert whole["refused"] == 0
+    parts = [row for row in rows if row["kind"] == "random_part" and row["engine"] == engine]
+    assert parts
+    assert all(part["stalls"]["count"] == 0 for part in parts)
 
 
 @pytest.mark.parametrize(
