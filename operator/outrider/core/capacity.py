@@ -1,14 +1,9 @@
 """How many requests in flight one replica may carry within its objectives.
 
-The answer is the target of KEDA's in-flight trigger. The time per output token of B requests in flight is
-
-    TPOT(B) = T(B, K)/E(K) + i·B
-
-decoding, and what the prefill of the others adds: while a request lives, as many arrive as are in flight, and each of
-them holds every step up for its own prompt. At a percentile ``i`` holds the spread between requests too. It is
-measured, as the difference between what finished requests saw and the decode steps of the same window; on the simulator
-it stays within 20 % from 8 to 120 requests in flight. Falling acceptance raises the predicted time per output token, so
-it can only lower the target: replicas rise before the objective breaks, and never fall because drafts got worse.
+The answer is the target of KEDA's in-flight trigger. The time per output token of B requests in flight is what decoding
+takes and what the prefill of the others adds, at the percentile that users asked for (`outrider.core.interference`).
+Falling acceptance raises it, so it can only lower the target: replicas rise before the objective breaks, and never fall
+because drafts got worse.
 """
 
 from __future__ import annotations
@@ -54,7 +49,6 @@ def capacity(
     tpot_s: NDArray[np.float64],
     *,
     tpot_objective_s: float | None,
-    interference_s: float,
     measured_batch: float,
     kv_cache_tokens: float | None,
     tokens_per_request: float | None,
@@ -62,9 +56,9 @@ def capacity(
     """The largest load per replica within its limits.
 
     Args:
-        tpot_s: predicted seconds per output token by batch size under the schedule, decode-only steps.
+        tpot_s: predicted seconds per output token by requests in flight under the schedule, with the prefill of the
+            others, at the percentile that users asked for.
         tpot_objective_s: the objective, for the percentile that users asked for; None without one.
-        interference_s: seconds a token that each request in flight adds to it, at the percentile that users asked for.
         measured_batch: the largest batch with measured step times; beyond it the prediction is an extrapolation.
         kv_cache_tokens: tokens that one engine's KV cache holds, if known.
         tokens_per_request: mean tokens of KV cache that a running request holds, if known.
@@ -73,7 +67,7 @@ def capacity(
     if tpot_objective_s is not None:
         sizes = np.arange(1, len(tpot_s) + 1)
         doublings = np.log2(np.maximum(1.0, sizes / measured_batch))
-        cautious = tpot_s * (1.0 + EXTRAPOLATION * doublings) + interference_s * sizes
+        cautious = tpot_s * (1.0 + EXTRAPOLATION * doublings)
         limits.append(_tpot_limit(cautious, tpot_objective_s))
     if kv_cache_tokens and tokens_per_request:
         fits = int(min(len(tpot_s), MAX_KV_CACHE_USAGE * kv_cache_tokens / tokens_per_request))

@@ -26,7 +26,7 @@ class Change:
 
     at_s: float
     kind: str
-    """``Schedule`` or ``Target``."""
+    """``Schedule``, ``Target``, or ``Probe`` for a short look at another schedule and the way back."""
     before: str
     after: str
     reason: str
@@ -41,6 +41,8 @@ class Proposal:
     held: Hold | None = None
     settled: bool = False
     """Set by a guard whose word is final (a roll-back, a probe): later guards that only damp movement let it pass."""
+    probing: bool = False
+    """The schedule is a short look, and the present one comes back after it."""
 
     def say(self, sentence: str) -> Proposal:
         """Add a sentence without changing anything."""
@@ -49,6 +51,10 @@ class Proposal:
     def to(self, schedule: Schedule, sentence: str, *, settled: bool = False) -> Proposal:
         """Propose another schedule."""
         return replace(self, schedule=schedule, steps=(*self.steps, sentence), settled=settled or self.settled)
+
+    def probe(self, schedule: Schedule, sentence: str) -> Proposal:
+        """Propose a short look at another schedule."""
+        return replace(self, schedule=schedule, steps=(*self.steps, sentence), settled=True, probing=True)
 
     def hold(self, current: Schedule, reason: str, message: str) -> Proposal:
         """End the discussion with the current schedule."""

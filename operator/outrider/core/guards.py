@@ -18,20 +18,24 @@ from outrider.core.acceptance import MIN_DRAFTS
 from outrider.core.decision import Proposal
 from outrider.core.objective import Yield
 from outrider.core.observation import Observation
+from outrider.core.schedule import Schedule
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState, Trial
+from outrider.core.step_time_shift import StepTimeShift
 from outrider.core.verification import Verdict
 from outrider.core.words import count
 
-PROBE_AFTER_S = 300.0
-"""Acceptance unseen for this long is looked up again by a short probe: at K = 0 nothing else could ever lead back."""
-DWELL_PERIODS = 4
+DWELL_PERIODS = 3
 """Control periods between two changes: one is lost to the step that contains both, and two are needed to judge."""
-DEAD_BAND = 0.03
-"""Gain in goodput, where the service runs, that is worth a change; the error of E and T together is of that size."""
-DEAD_BAND_ELSEWHERE = 0.15
-"""Gain at any other batch size that is worth one: rows must be right before a burst arrives, but rest on
-extrapolation."""
+SETTLE_S = 60.0
+"""After a jump of acceptance every pass knows more than the last, and may correct it without dwelling."""
+DEAD_BAND = 0.015
+"""Least gain in goodput, where the service runs, that is worth a change; a prediction must also stand out of its own
+error."""
+DOUBT = 0.75
+"""Standard errors of a comparison that a gain must reach."""
+DEAD_BAND_ELSEWHERE = 0.05
+"""Gain at any other measured batch size that is worth one: rows must be right before a burst arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,25 @@ class Facts:
     """At least four scrapes, for rates and latencies."""
     predicted: Yield | None
     """None until step times were measured."""
-    jumped: bool
-    """Acceptance changed abruptly in this pass, and older evidence was dropped."""
     verdict: Verdict | None
     """On the last change, if it is on trial."""
+    shift: StepTimeShift | None = None
+    """Steps no longer take what they took."""
+
+    @property
+    def jumped(self) -> bool:
+        """Acceptance changed abruptly in this pass, and older evidence was dropped."""
+        return self.state.acceptance.jumped
+
+    @property
+    def settling(self) -> bool:
+        """Acceptance jumped a moment ago: a new regime, whose first guess may be corrected at once."""
+        return self.state.jumped_s is not None and self.now_s < self.state.jumped_s + SETTLE_S
+
+    @property
+    def present(self) -> Schedule:
+        """What others are compared with: the schedule in force, or the one that a probe returns to."""
+        return self.state.schedule if self.state.probe is None else self.state.probe.before
 
     @property
     def seen(self) -> Observation:
@@ -84,26 +103,6 @@ def last_change(proposal: Proposal, facts: Facts) -> Proposal:
     return proposal
 
 
-def probe_when_blind(proposal: Proposal, facts: Facts) -> Proposal:
-    """At K = 0 there are no drafts and so no acceptance: look again from time to time with the smallest K."""
-    state, batch = facts.state, facts.seen.batch
-    smallest = next((k for k in facts.config.allowed if k > 0), None)
-    if proposal.settled or smallest is None or state.schedule.at(batch) > 0 or _sees_drafts(facts):
-        return proposal
-    since = max(state.drafts_seen_s or 0.0, state.schedule_changed_s or 0.0)
-    if facts.now_s < since + PROBE_AFTER_S:
-        message = f"speculation is off at this load; acceptance is probed after {PROBE_AFTER_S:.0f} s without drafts"
-        return proposal.hold(state.schedule, "SpeculationOff", message)
-    lookup = state.schedule.lookup(facts.config.max_batch_size)[1:]
-    low, high = int(batch / 2), int(batch * 2)
-    probe = schedules.from_lookup(
-        [smallest if k == 0 and low <= size <= high else k for size, k in enumerate(lookup, 1)]
-    )
-    return proposal.to(
-        probe, f"probe: acceptance not seen for {PROBE_AFTER_S:.0f} s, trying K {smallest}", settled=True
-    )
-
-
 def enough_evidence(proposal: Proposal, facts: Facts) -> Proposal:
     """A schedule rests on drafts that were counted and steps that were timed."""
     if proposal.settled:
@@ -117,17 +116,29 @@ def enough_evidence(proposal: Proposal, facts: Facts) -> Proposal:
 
 
 def alarm(proposal: Proposal, facts: Facts) -> Proposal:
-    """While acceptance seems to jump, and in the pass that finds that it did, wait: a decision rests on one regime."""
+    """While acceptance seems to jump, wait: a decision rests on one regime. Once it has, the old one is dropped."""
     if proposal.settled:
         return proposal
     if facts.state.acceptance.suspicion != 0:
         message = "acceptance differs from what was seen before; the next window will tell"
         return proposal.hold(facts.state.schedule, "AcceptanceUnclear", message)
+    if facts.shift is not None:
+        proposal = proposal.say(str(facts.shift))
     if facts.jumped:
-        return proposal.hold(
-            facts.state.schedule, "AcceptanceJumped", "acceptance changed abruptly; older counts were dropped"
-        )
+        return proposal.say("acceptance changed abruptly; older counts were dropped")
     return proposal
+
+
+def collapse(proposal: Proposal, facts: Facts) -> Proposal:
+    """Every draft is rejected while work goes on: drafting is pure cost, whatever was predicted."""
+    off = min(facts.config.allowed)
+    if not facts.state.acceptance.collapsed:
+        return proposal
+    flat = schedules.constant(off, facts.config.max_batch_size)
+    if flat == facts.state.schedule:
+        return proposal.hold(flat, "AcceptanceCollapsed", f"every draft is rejected; K stays {off}")
+    present = facts.state.schedule.at(facts.seen.median_batch)
+    return proposal.to(flat, f"K {present}→{off}: every draft was rejected in two windows running", settled=True)
 
 
 def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
@@ -137,7 +148,11 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     present = proposal.schedule
     best = objective.best_schedule(facts.outlook, present, facts.config.allowed)
     if best == present:
-        return proposal.say(f"{best} already yields most")
+        return (
+            _stay(proposal, facts, "Best", f"{best} already yields most")
+            if facts.state.probe
+            else proposal.say(f"{best} already yields most")
+        )
     batch = facts.seen.median_batch
     gain = objective.gain(facts.outlook, present, best)
     where = f"batch {batch}"
@@ -158,7 +173,7 @@ def barred(proposal: Proposal, facts: Facts) -> Proposal:
     for bar in bars:
         for size in range(bar.first, min(bar.last, len(lookup)) + 1):
             if lookup[size - 1] == bar.num_speculative_tokens:
-                lookup[size - 1] = facts.state.schedule.at(size)
+                lookup[size - 1] = facts.present.at(size)
     kept = schedules.from_lookup(lookup)
     if kept == proposal.schedule:
         return proposal
@@ -171,7 +186,7 @@ def no_rise_under_queue(proposal: Proposal, facts: Facts) -> Proposal:
     """While requests wait, K rises only if the objective is predicted to hold: a full engine has no room for a
     mistake."""
     objective_s, batch = facts.config.tpot_objective_s, facts.seen.median_batch
-    rises = proposal.schedule.at(batch) > facts.state.schedule.at(batch)
+    rises = proposal.schedule.at(batch) > facts.present.at(batch)
     if proposal.settled or not rises or facts.seen.waiting < 1 or objective_s is None:
         return proposal
     tpot_s = facts.outlook.at(proposal.schedule, batch)
@@ -187,9 +202,9 @@ def limit_rise(proposal: Proposal, facts: Facts) -> Proposal:
     """Rise by one of the engine's K at a time, at each batch size.
 
     Acceptance is known for positions that were tried; a longer jump up would rest on an extrapolation. Downwards
-    everything is known.
+    everything is known. After a jump of acceptance nothing is: then the prediction decides at once.
     """
-    if proposal.settled:
+    if proposal.settled or facts.settling:
         return proposal
     allowed = facts.config.allowed
     above = {k: next((higher for higher in allowed if higher > k), k) for k in facts.config.values}
@@ -197,7 +212,7 @@ def limit_rise(proposal: Proposal, facts: Facts) -> Proposal:
         min(wanted, above.get(present, present))
         for wanted, present in zip(
             proposal.schedule.lookup(facts.config.max_batch_size)[1:],
-            facts.state.schedule.lookup(facts.config.max_batch_size)[1:],
+            facts.present.lookup(facts.config.max_batch_size)[1:],
             strict=True,
         )
     ]
@@ -209,25 +224,36 @@ def limit_rise(proposal: Proposal, facts: Facts) -> Proposal:
 
 def dead_band(proposal: Proposal, facts: Facts) -> Proposal:
     """Move only for a gain that can be told from noise."""
-    state = facts.state
-    if proposal.settled or proposal.schedule == state.schedule:
+    if proposal.settled or proposal.schedule == facts.present:
         return proposal
-    gain = objective.gain(facts.outlook, state.schedule, proposal.schedule)
+    gain = worth(facts, proposal.schedule)
+    if gain is not None:
+        return proposal.say(gain)
+    message = f"no schedule is predicted to gain more than {_needed(facts, proposal.schedule):.1%} at this load"
+    return _stay(proposal, facts, "DeadBand", message)
+
+
+def worth(facts: Facts, proposed: Schedule) -> str | None:
+    """What a schedule is predicted to gain over the present one, in words; None where it is not worth a change."""
+    outlook = facts.outlook
+    gain = objective.gain(outlook, facts.present, proposed)
     here = _weighted(gain, facts.seen)
-    anywhere, batch = objective.best_band(gain)
-    if here >= DEAD_BAND:
-        return proposal.say(f"predicted gain {here:.0%} at the present load")
-    if anywhere >= DEAD_BAND_ELSEWHERE and here >= -DEAD_BAND / 2:
-        return proposal.say(f"predicted gain {anywhere:.0%} from batch {batch} on, ready for when load gets there")
-    return proposal.hold(
-        state.schedule, "DeadBand", f"no schedule is predicted to gain more than {DEAD_BAND:.0%} at this load"
-    )
+    if here >= _needed(facts, proposed):
+        return f"predicted gain {here:.1%} at the present load"
+    first, last = outlook.trusted
+    anywhere, batch = objective.best_band(gain[first - 1 : last])
+    batch += first - 1
+    doubt = outlook.error_between(facts.present.at(batch), proposed.at(batch), batch)
+    if anywhere >= DEAD_BAND_ELSEWHERE + doubt and here >= -DEAD_BAND:
+        return f"predicted gain {anywhere:.0%} from batch {batch} on, ready for when load gets there"
+    return None
 
 
 def dwell(proposal: Proposal, facts: Facts) -> Proposal:
-    """Let every schedule live long enough to be judged; a probe ends as soon as it has answered."""
+    """Let every schedule live long enough to be judged."""
     changed_s, state = facts.state.schedule_changed_s, facts.state
-    if proposal.settled or state.probing or proposal.schedule == state.schedule or changed_s is None:
+    waived = proposal.settled or facts.settling or state.probe is not None
+    if waived or proposal.schedule == state.schedule or changed_s is None:
         return proposal
     wait_s = changed_s + DWELL_PERIODS * facts.config.period_s - facts.now_s
     if wait_s <= 0:
@@ -270,6 +296,22 @@ def short_dwell(proposal: Proposal, facts: Facts) -> Proposal:
     return proposal
 
 
+def _needed(facts: Facts, proposed: Schedule) -> float:
+    """Gain at the present load that is worth a change, the more the less is known of both K; a change is judged, so a
+    small mistake costs a minute."""
+    batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
+    old, new = facts.present.at(batch), proposed.at(batch)
+    return max(DEAD_BAND, DOUBT * facts.outlook.error_between(old, new, batch) if old != new else 0.0)
+
+
+def _stay(proposal: Proposal, facts: Facts, reason: str, message: str) -> Proposal:
+    """Hold; at the end of a probe that means to go back."""
+    probe = facts.state.probe
+    if probe is None:
+        return proposal.hold(facts.state.schedule, reason, message)
+    return proposal.to(probe.before, f"probe answered: {message}", settled=True)
+
+
 def _roll_back(facts: Facts, trial: Trial) -> str:
     """Both numbers of a roll-back."""
     found = verification.compare(trial, facts.seen, facts.outlook)
@@ -281,10 +323,6 @@ def _roll_back(facts: Facts, trial: Trial) -> str:
     )
 
 
-def _sees_drafts(facts: Facts) -> bool:
-    return facts.seen.num_drafts >= MIN_DRAFTS / 4
-
-
 def _compare(facts: Facts, old: int, new: int, batch: int) -> str:
     """Predicted TPOT of two K at one batch size."""
     old_ms, new_ms = (facts.outlook.at(schedules.constant(k, batch), batch) * 1e3 for k in (old, new))
@@ -292,7 +330,15 @@ def _compare(facts: Facts, old: int, new: int, batch: int) -> str:
 
 
 def _weighted(gain: NDArray[np.float64], window: Observation) -> float:
-    """Gain averaged over the steps of the window by their batch size; over the mean batch where no steps are known."""
-    batches = [(cell.mean_batch, cell.steps) for cell in window.cells] or [(window.batch, 1.0)]
-    sizes = np.array([min(len(gain), max(1, round(batch))) for batch, _ in batches]) - 1
-    return float(np.average(gain[sizes], weights=[steps for _, steps in batches]))
+    """Gain averaged over the steps of the window by their batch size; over the mean batch where no steps are known.
+
+    Of a bucket's steps the mean is known: they are taken to lie evenly on both sides of it.
+    """
+    cells = [(cell.mean_batch, cell.batch_bucket, cell.steps) for cell in window.cells]
+    total = weight = 0.0
+    for mean, upper, steps in cells or [(window.batch, round(window.batch), 1.0)]:
+        reach = max(0.0, min(upper - mean, mean - upper / 2.0 - 0.5))
+        first, last = max(1, round(mean - reach)), max(1, round(mean + reach))
+        total += steps * float(gain[min(first, len(gain)) - 1 : last].mean())
+        weight += steps
+    return total / weight

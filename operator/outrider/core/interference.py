@@ -70,7 +70,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """Mixed steps by ``(batch bucket, K)`` and the tokens generated meanwhile, discounted, and the spread."""
+    """Mixed steps by ``(batch band, K)`` and the tokens generated meanwhile, discounted, and the spread."""
 
     mixed: Mapping[CellKey, Cell] = field(default_factory=dict)
     tokens: float = 0.0

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from outrider.core import interference, step_time_shift
 from outrider.core.interference import Interference
-from outrider.core.local_error import LocalError, local_error
+from outrider.core.local_error import NOISE, LocalError, local_error
 from outrider.core.observation import Observation, StepCell
 from outrider.core.step_cells import Cell, CellKey, keep_after, merged
 from outrider.core.step_time import GENERIC, Experts, Law, Points, fit_law, points_of
@@ -27,8 +28,9 @@ HALF_LIFE_S = 600.0
 """Step times change with the card's company and the traffic, not with the text: ten minutes of memory."""
 MIN_STEPS = 20.0
 """A cell with fewer steps is not used: a single slow step must not pass for a law."""
-WEIGHT_STEPS = 400.0
-"""Steps beyond this many add no weight, or the busiest cell alone would decide."""
+SECOND_VARIANCE = 0.02
+"""Relative variance of the mean step time of one second: windows of 0.6 s on a measured H100 are off by some 10 %, and
+part of that noise lasts for seconds; a window of 15 s is then off by 4 %."""
 REACH = 1.5
 """Predictions up to this factor beyond the smallest and largest measured batch count as measured."""
 ERROR_PER_OCTAVE = 0.10
@@ -38,7 +40,10 @@ ERROR_PER_K = 0.03
 """The same for each step from the nearest K that was run; one K left out there is off by 3 % on average."""
 NEAR_CAPTURE = 1.25
 """A bucket whose mean number of tokens is within this factor of the largest graph, and that reaches across it, mixes
-both kinds of step: it counts a quarter."""
+both kinds of step."""
+NEAR_DISCOUNT = 20.0
+"""What such a bucket's weight is divided by: it decides only where nothing else is known, since the two kinds differ by
+half and more."""
 
 KEEP_AFTER_SHIFT = 0.25
 """Share of their weight that older steps keep when the engine has changed."""
@@ -48,7 +53,7 @@ MAX_SHIFT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LatencyState:
-    """Decode-only steps by ``(batch bucket, K)``, and what is kept of the others."""
+    """Decode-only steps by ``(batch band, K)``, and what is kept of the others."""
 
     cells: Mapping[CellKey, Cell] = field(default_factory=dict)
     interference: Interference = field(default_factory=Interference)
@@ -284,9 +289,9 @@ def percentile_tpot_s(state: LatencyState, decode_s: ArrayLike, batch: ArrayLike
 
 
 def _weight(key: CellKey, cell: Cell, capture_size: int) -> float:
-    """1 for a cell of `WEIGHT_STEPS` or more that lies on one side of the largest graph."""
-    bucket, k = key
-    full = float(np.sqrt(min(cell.steps, WEIGHT_STEPS) / WEIGHT_STEPS))
+    """1 for a cell of minutes that lies on one side of the largest graph; a quarter of it has four times the error."""
+    k, bucket = key[1], 1 << ceil(log2(max(1.0, cell.mean_batch)))
+    full = float(NOISE / np.sqrt(NOISE**2 + SECOND_VARIANCE / cell.seconds))
     across = (bucket // 2 + 1) * (k + 1) <= capture_size < bucket * (k + 1)
     near = capture_size > 0 and 1 / NEAR_CAPTURE < cell.mean_batch * (k + 1) / capture_size < NEAR_CAPTURE
-    return full / 4.0 if across and near else full
+    return full / NEAR_DISCOUNT if across and near else full

@@ -7,11 +7,11 @@ from typing import Any
 
 from outrider.core.interference import Interference, Spread
 from outrider.core.latency import LatencyState
-from outrider.core.step_cells import DEFAULT_CONTEXT, Cell, CellKey
+from outrider.core.step_cells import DEFAULT_CONTEXT, Cell, CellKey, band
 from outrider.core.step_time_shift import Side, Watch
 
-MAX_CELLS = 96
-"""Nine buckets of batch size to 256 by the six K of the largest set, with room to spare."""
+MAX_CELLS = 120
+"""Seventeen bands of batch size to 256 by the six K of the largest set, with room to spare."""
 
 
 def to_document(state: LatencyState) -> dict[str, Any]:
@@ -51,15 +51,16 @@ def _side(side: Side) -> list[float]:
 
 def _rows(cells: Mapping[CellKey, Cell]) -> list[list[float]]:
     return [
-        [bucket, k, round(cell.steps, 1), round(cell.seconds, 6), round(cell.requests, 1), round(cell.context)]
-        for (bucket, k), cell in list(cells.items())[:MAX_CELLS]
+        [number, k, round(cell.steps, 1), round(cell.seconds, 6), round(cell.requests, 1), round(cell.context)]
+        for (number, k), cell in list(cells.items())[:MAX_CELLS]
     ]
 
 
 def _cells(rows: Iterable[Iterable[float]]) -> dict[CellKey, Cell]:
     cells = {}
     for row in rows:
-        bucket, k, steps, seconds, requests, *context = row
+        _, k, steps, seconds, requests, *context = row
         of = float(context[0]) if context else DEFAULT_CONTEXT
-        cells[int(bucket), int(k)] = Cell(float(steps), float(seconds), float(requests), of)
+        cell = Cell(float(steps), float(seconds), float(requests), of)
+        cells[band(cell.mean_batch), int(k)] = cell
     return cells

@@ -14,7 +14,7 @@ from typing import Any
 from outrider.core import acceptance_document, latency_document
 from outrider.core.decision import Change
 from outrider.core.schedule import Schedule, parse_rows
-from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Trial, initial_state
+from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Probe, Trial, initial_state
 
 VERSION = 1
 MAX_CEILING = 64
@@ -35,11 +35,11 @@ def to_document(state: ControllerState) -> dict[str, Any]:
         "jumped": state.jumped_s,
         "scheduleChanged": state.schedule_changed_s,
         "trial": None if trial is None else {**asdict(trial), "before": trial.before.as_lists()},
-        "probing": state.probing,
+        "probe": None if state.probe is None else {"before": state.probe.before.as_lists(), "at_s": state.probe.at_s},
+        "credit": round(state.credit_s, 3),
         "bars": [asdict(bar) for bar in state.bars],
         "target": state.target,
         "targetChanged": state.target_changed_s,
-        "interference": None if state.interference_s is None else round(state.interference_s, 6),
         "history": [asdict(change) for change in state.history],
     }
 
@@ -58,7 +58,7 @@ def from_document(document: Any, config: ControllerConfig) -> tuple[ControllerSt
 
 
 def _read(document: Mapping[str, Any]) -> ControllerState:
-    trial = document["trial"]
+    trial, probe = document["trial"], document.get("probe")
     return ControllerState(
         schedule=_schedule(document["schedule"]),
         generation=int(document["generation"]),
@@ -69,11 +69,11 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         jumped_s=_optional(document["jumped"]),
         schedule_changed_s=_optional(document["scheduleChanged"]),
         trial=None if trial is None else Trial(**{**trial, "before": _schedule(trial["before"])}),
-        probing=bool(document["probing"]),
+        probe=None if probe is None else Probe(_schedule(probe["before"]), float(probe["at_s"])),
+        credit_s=float(document.get("credit", 0.0)),
         bars=tuple(Bar(**bar) for bar in document["bars"]),
         target=max(1, int(document["target"])),
         target_changed_s=_optional(document["targetChanged"]),
-        interference_s=_optional(document["interference"]),
         history=tuple(Change(**change) for change in document["history"])[:HISTORY],
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.core import schedule as schedules
+from outrider.core.acceptance import Estimate
 from outrider.core.latency import LatencyModel
 from outrider.core.schedule import Schedule
 
@@ -35,6 +36,14 @@ class Yield:
     """The K considered, ascending."""
     tpot_s: Floats
     """Seconds per output token, shape ``(len(values), max_batch_size)``, decode-only steps."""
+    time_error: Floats
+    """Standard deviation of the step time, relative; same shape."""
+    length_error: Floats
+    """The same of the acceptance length, shape ``(len(values),)``."""
+    extrapolated: NDArray[np.bool_]
+    """Where ``tpot_s`` rests on no measurement near by; same shape."""
+    prefill_s: float = 0.0
+    """What the prefill of each other request in flight adds to a token."""
 
     @property
     def max_batch_size(self) -> int:
@@ -50,6 +59,21 @@ class Yield:
         rows = np.array([self.values.index(k) for k in schedule.lookup(self.max_batch_size)[1:]])
         return np.asarray(self.tpot_s[rows, np.arange(self.max_batch_size)])
 
+    def error_between(self, k: int, other: int, batch: int) -> float:
+        """Standard deviation of the ratio of two K's TPOT at one batch size, relative.
+
+        Acceptance lengths share the positions up to the smaller K, and so most of their error.
+        """
+        i, j = self.values.index(k), self.values.index(other)
+        lengths = self.length_error[i] - self.length_error[j]
+        return float(np.sqrt(self.time_error[i, batch - 1] ** 2 + self.time_error[j, batch - 1] ** 2 + lengths**2))
+
+    @property
+    def trusted(self) -> tuple[int, int]:
+        """The smallest and the largest batch size at which some K was measured near by."""
+        known = np.flatnonzero(~self.extrapolated.all(axis=0)) + 1
+        return (int(known[0]), int(known[-1])) if len(known) else (1, self.max_batch_size)
+
     def at(self, schedule: Schedule, batch: float) -> float:
         """TPOT under a schedule at one batch size; beyond the largest one considered, that of the largest."""
         size = min(max(1, round(batch)), self.max_batch_size)
@@ -57,12 +81,19 @@ class Yield:
 
 
 def predict(
-    model: LatencyModel, acceptance_lengths: Sequence[float], values: Sequence[int], max_batch_size: int
+    model: LatencyModel, lengths: Sequence[Estimate], values: Sequence[int], max_batch_size: int, prefill_s: float = 0.0
 ) -> Yield:
-    """Predict TPOT for each K of ``values``; ``acceptance_lengths[i]`` is E of ``values[i]``."""
+    """Predict TPOT for each K of ``values``; ``lengths[i]`` is E of ``values[i]``."""
     sizes = np.arange(1, max_batch_size + 1, dtype=np.float64)
-    rows = [model.step_time_s(sizes, k) / length for k, length in zip(values, acceptance_lengths, strict=True)]
-    return Yield(tuple(values), np.stack(rows))
+    pairs = list(zip(values, lengths, strict=True))
+    return Yield(
+        tuple(values),
+        np.stack([model.step_time_s(sizes, k) / length.value for k, length in pairs]),
+        np.stack([model.relative_error(sizes, k) for k in values]),
+        np.array([length.error / length.value for length in lengths]),
+        np.stack([model.extrapolated(sizes, k) for k, _ in pairs]),
+        prefill_s,
+    )
 
 
 def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int]) -> Schedule:
@@ -71,7 +102,9 @@ def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int]) -
     The current schedule is kept while it is as good everywhere, so that noise in the fit moves nothing.
     """
     permitted = np.array([k in allowed for k in predicted.values])[:, None]
-    cost = np.where(permitted, predicted.tpot_s, np.inf)
+    # What was measured is preferred to what is only predicted: by its error, which looks (`exploration`) then reduce.
+    doubted = predicted.tpot_s * (1.0 + predicted.time_error)
+    cost = _without_far_turns(predicted, np.where(permitted, doubted, np.inf))
     good = cost <= (1.0 + MARGIN) * cost.min(axis=0)
     present = [predicted.values.index(k) for k in current.lookup(predicted.max_batch_size)[1:]]
     if good[present, np.arange(predicted.max_batch_size)].all():
@@ -84,6 +117,17 @@ def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int]) -
         best = max(range(len(reach)), key=lambda i: (reach[i], i == present[start], -cost[i, start]))
         lookup += [predicted.values[best]] * (reach[best] - start)
     return _widen(predicted, lookup)
+
+
+def _without_far_turns(predicted: Yield, cost: Floats) -> Floats:
+    """Beyond the measured batch sizes no boundary may go against the trend: K may fall there and not rise, and rise
+    below them and not fall. A burst of unseen size then meets a K that is too small at worst."""
+    first, last = predicted.trusted
+    values = np.array(predicted.values)[:, None]
+    at_first, at_last = (predicted.values[int(np.argmin(cost[:, size - 1]))] for size in (first, last))
+    sizes = np.arange(1, predicted.max_batch_size + 1)[None, :]
+    turns = ((sizes > last) & (values > at_last)) | ((sizes < first) & (values < at_first))
+    return np.where(turns, np.inf, cost)
 
 
 def _reach(good: NDArray[np.bool_], start: int) -> int:
@@ -117,8 +161,9 @@ def _widen(predicted: Yield, lookup: list[int]) -> Schedule:
     """Give every row that is too narrow to the neighbour that loses less by it, narrowest first."""
     rows = list(schedules.from_lookup(lookup).rows)
     while len(rows) > 1:
-        spans = [(row.last + 1) / row.first for row in rows]
-        narrow = min(range(len(rows)), key=spans.__getitem__)
+        # The last row may be narrow: a saturated engine runs there all the time, often past the captured graphs.
+        spans = [(row.last + 1) / row.first for row in rows[:-1]]
+        narrow = min(range(len(spans)), key=spans.__getitem__)
         if spans[narrow] >= MIN_ROW:
             break
         row = rows[narrow]

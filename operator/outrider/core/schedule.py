@@ -81,7 +81,10 @@ class Schedule:
 
     def lookup(self, max_batch_size: int) -> list[int]:
         """K by batch size, ``max_batch_size + 1`` long; index 0 is unused and repeats index 1, as in vLLM."""
-        return [self.at(max(1, size)) for size in range(max_batch_size + 1)]
+        found = [self.rows[0].num_speculative_tokens]
+        for row in self.rows:
+            found += [row.num_speculative_tokens] * (min(row.last, max_batch_size) - len(found) + 1)
+        return found + [self.rows[-1].num_speculative_tokens] * (max_batch_size + 1 - len(found))
 
 
 def constant(num_speculative_tokens: int, max_batch_size: int) -> Schedule:

@@ -12,6 +12,9 @@ from outrider.core.schedule import Schedule
 
 HISTORY = 5
 """Changes kept for status and memory."""
+START_CREDIT_S = 4.0
+"""What a new service may spend on probes at once, in seconds of its goodput: four or five of them, enough to find its K
+in the first minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,14 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """A short look at K that nobody has seen lately: the schedule to return to, and since when."""
+
+    before: Schedule
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Bar:
     """A K that proved worse than predicted at some load, and may not come back there for a while."""
 
@@ -92,15 +103,14 @@ class ControllerState:
     """When acceptance last changed abruptly."""
     schedule_changed_s: float | None = None
     trial: Trial | None = None
-    probing: bool = False
-    """The present schedule is a probe: a short look at K > 0 where K = 0 had made acceptance unknown."""
+    probe: Probe | None = None
+    """Set while the present schedule is a probe."""
+    credit_s: float = START_CREDIT_S
+    """Goodput that probes may still cost, in seconds of it."""
     bars: tuple[Bar, ...] = ()
     target: int = DEFAULT_REQUESTS_PER_REPLICA
     """Requests in flight per replica, as KEDA's trigger has it."""
     target_changed_s: float | None = None
-    interference_s: float | None = None
-    """Seconds a token that each request in flight adds to decoding, at the percentile of the objective; None until
-    measured."""
     history: tuple[Change, ...] = ()
     """Newest first, at most `HISTORY`."""
 

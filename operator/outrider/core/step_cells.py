@@ -1,14 +1,18 @@
-"""Discounted sums of steps, by batch bucket and K."""
+"""Discounted sums of steps, by batch band and K."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import log2
 
 from outrider.core.observation import StepCell
 
 CellKey = tuple[int, int]
-"""Batch bucket (upper bound, a power of two) and K."""
+"""Batch band (`band`) and K."""
+BANDS_PER_OCTAVE = 2
+"""Engines count steps by powers of two, but a window of steady load has a mean batch, and windows of other loads have
+theirs: kept apart, 96 and 128 requests do not blur into one another."""
 
 DEFAULT_CONTEXT = 800.0
 """Cached tokens a request where nobody says: half a prompt and answer of the order of the measured profile's."""
@@ -16,7 +20,7 @@ DEFAULT_CONTEXT = 800.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Steps of one batch bucket and K: discounted sums, hence no whole numbers."""
+    """Steps of one batch band and K: discounted sums, hence no whole numbers."""
 
     steps: float = 0.0
     seconds: float = 0.0
@@ -50,13 +54,18 @@ class Cell:
         return Cell(self.steps + seen.steps, self.seconds + seen.seconds, requests, mean)
 
 
+def band(mean_batch: float) -> int:
+    """The band of a mean batch size, 0 for one request."""
+    return round(BANDS_PER_OCTAVE * log2(max(1.0, mean_batch)))
+
+
 def merged(
     old: Mapping[CellKey, Cell], seen: Iterable[StepCell], keep: float, context: float | None
 ) -> dict[CellKey, Cell]:
     """The old cells faded and the window's steps added; what is left of under one step is dropped."""
     cells = {key: cell.faded(keep) for key, cell in old.items()}
     for one in seen:
-        key = (one.batch_bucket, one.num_speculative_tokens)
+        key = (band(one.mean_batch), one.num_speculative_tokens)
         before = cells.get(key, Cell() if context is None else Cell(context=context))
         cells[key] = before.plus(one, context)
     return {key: cell for key, cell in sorted(cells.items()) if cell.steps >= 1.0}

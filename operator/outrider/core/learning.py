@@ -1,0 +1,99 @@
+"""What a pass learns from the last samples, and what it predicts from all that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from outrider.core import acceptance, latency, objective
+from outrider.core.acceptance import MIN_DRAFTS
+from outrider.core.latency import LatencyModel
+from outrider.core.objective import Yield
+from outrider.core.observation import Observation
+from outrider.core.series import Missing
+from outrider.core.state import ControllerConfig, ControllerState
+from outrider.core.step_time_shift import StepTimeShift
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a pass knows after its samples."""
+
+    state: ControllerState
+    predicted: Yield | None
+    """None until step times were measured."""
+    shift: StepTimeShift | None = None
+    """Steps no longer take what they took, and older ones were discounted."""
+
+
+def learn(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> Lesson:
+    """Take in what happened since the last pass, each count once, and predict what each K would yield."""
+    until_s, shift = state.learned_until_s, None
+    model = latency.fit(state.latency, config.capture_size)
+    if isinstance(increment, Missing) or (until_s is not None and increment.until_s <= until_s):
+        state = replace(state, acceptance=replace(state.acceptance, jumped=False))
+        return Lesson(state, _predict(config, state, model))
+    elapsed_s = increment.until_s - (increment.since_s if until_s is None else until_s)
+    if model is not None:
+        watched, shift = latency.look(state.latency, model, increment.cells)
+        state = replace(state, latency=watched)
+    state = _count(state, increment, elapsed_s)
+    model = latency.fit(state.latency, config.capture_size)
+    if model is not None:
+        state = _learn_spread(config, state, model, increment, elapsed_s)
+    return Lesson(state, _predict(config, state, model), shift)
+
+
+def _count(state: ControllerState, increment: Observation, elapsed_s: float) -> ControllerState:
+    accepted, jumped = acceptance.update(
+        state.acceptance, increment.drafted_per_pos, increment.accepted_per_pos, elapsed_s
+    )
+    timed = latency.update(
+        state.latency,
+        increment.cells,
+        elapsed_s,
+        generation_tokens=increment.generation_tokens,
+        context_tokens=tokens_per_request(increment),
+    )
+    many = increment.num_drafts >= MIN_DRAFTS / 4
+    return replace(
+        state,
+        acceptance=accepted,
+        latency=timed,
+        learned_until_s=increment.until_s,
+        drafts_seen_s=increment.until_s if many else state.drafts_seen_s,
+        jumped_s=increment.until_s if jumped else state.jumped_s,
+    )
+
+
+def _predict(config: ControllerConfig, state: ControllerState, model: LatencyModel | None) -> Yield | None:
+    if model is None:
+        return None
+    # The present schedule may hold a K that the resource has given up since: a frozen service keeps it.
+    past = [one.before for one in (state.trial, state.probe) if one is not None]
+    values = sorted({*config.values, *state.schedule.values, *(k for schedule in past for k in schedule.values)})
+    lengths = [acceptance.acceptance_length(state.acceptance, k) for k in values]
+    prefill_s = latency.mixed_overhead(state.latency, model) or 0.0
+    return objective.predict(model, lengths, values, config.max_batch_size, prefill_s)
+
+
+def tokens_per_request(window: Observation) -> float | None:
+    """Mean tokens of KV cache that a running request holds; None where engines do not tell."""
+    held = sum((engine.kv_cache_usage or 0.0) * (engine.kv_cache_tokens or 0.0) for engine in window.engines)
+    return held / window.running if held > 0 and window.running >= 1 else None
+
+
+def _learn_spread(
+    config: ControllerConfig, state: ControllerState, model: LatencyModel, increment: Observation, elapsed_s: float
+) -> ControllerState:
+    """Requests that finish right after a jump of acceptance lived under both regimes and tell nothing of either."""
+    if state.acceptance.jumped or state.acceptance.suspicion != 0:
+        return state
+    learnt = latency.learn_spread(
+        state.latency,
+        model,
+        increment,
+        lambda k: acceptance.acceptance_length(state.acceptance, k).value,
+        config.percentile,
+        elapsed_s,
+    )
+    return replace(state, latency=learnt)
