@@ -86,6 +86,10 @@ requirements: setup ## Lock the dependencies anew, with hashes and without the a
 bench: setup ## Time what is worth timing
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-policy
+bench-policy: setup ## Judge decisions beside every baseline; QUICK=1 for a short look
+	$(BIN)/python -m benchmarks.policy $(if $(QUICK),--quick)
+
 .PHONY: clean
 clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

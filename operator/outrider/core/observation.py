@@ -256,7 +256,7 @@ def _drafted_per_position(reader: EngineReader, accepted: Mapping[int, float]) -
     if exported:
         return exported
     drafts, tokens = reader.increase(names.NUM_DRAFTS), reader.increase(names.NUM_DRAFT_TOKENS)
-    if not drafts or not tokens:
+    if not drafts or not tokens or tokens > MAX_POSITIONS * drafts:
         return {}
     k = round(tokens / drafts)
     constant = abs(tokens / drafts - k) < 0.01  # n-gram proposals that come out short stay under one in a hundred here

@@ -216,12 +216,11 @@ class SimulatedEngine:
             steps = min(LONGEST_STRETCH, scheduler.steps_with_room(k))
             if steps > 1:
                 foreseen = batch.foresee(k, steps)
-                times_s = self._times.stretch_s(requests, k, batch.context_sum, foreseen.num_emitted)
+                times_s = self._times.stretch_s(self.now_s, requests, k, batch.context_sum, foreseen.num_emitted)
                 self._stretch = Stretch.starting(self.now_s, times_s, k, foreseen)
                 return
         prefill_tokens = sum(chunk.tokens for chunk in chunks)
-        seconds = self._times.step_s(len(batch), self._width, k, prefill_tokens, batch.context_sum)
-        self._times.take(1)
+        seconds = self._times.step_s(self.now_s, len(batch), self._width, k, prefill_tokens, batch.context_sum)
         self._step = _Step(self.now_s, self.now_s + seconds, k, requests, chunks)
 
     def _interrupt(self) -> None:
@@ -234,7 +233,6 @@ class SimulatedEngine:
         self.settle()
         if self._stretch is not None:
             stretch, self._stretch = self._stretch, None
-            self._times.take(1)
             start_s, end_s = stretch.moments_s[:2]
             self._step = _Step(start_s, end_s, stretch.num_speculative_tokens, len(self._batch), ())
 
@@ -244,7 +242,6 @@ class SimulatedEngine:
         """The first ``steps`` of a stretch are over."""
         size, width = len(self._batch), stretch.num_speculative_tokens
         seconds, moment_s = stretch.seconds(steps), stretch.moments_s[steps]
-        self._times.take(steps)
         verified = self._batch.take(stretch.foreseen, steps)
         self._counters.observe_decoding(verified, width, size, seconds)
         generated = stretch.foreseen.num_emitted[:steps].tolist()

@@ -31,10 +31,7 @@ UNDISTURBED = Slowdown()
 
 
 class StepTimes:
-    """Step times of one engine; a table by batch size is made for each K at its first use.
-
-    With noise the times of the next steps are told as often as they are asked for; `take` says which of them ran.
-    """
+    """Step times of one engine; a table by batch size is made for each K at its first use."""
 
     def __init__(self, profile: Profile, settings: EngineSettings, noise: StepNoise | None = None) -> None:
         self._profile = profile
@@ -46,11 +43,12 @@ class StepTimes:
         self._noise = noise
         self._slowdown = UNDISTURBED
 
-    def step_s(self, decoding: int, width: int, k: int, prefill_tokens: int, context_sum: int) -> float:
+    def step_s(self, now_s: float, decoding: int, width: int, k: int, prefill_tokens: int, context_sum: int) -> float:
         """Seconds of a step in which ``decoding`` requests verify ``width`` drafts each and K more are drafted.
 
-        ``prefill_tokens`` run beside them; ``context_sum`` is the number of cached tokens of the decoding requests. The
-        measured rows verify and draft the same K, so a step after a change is corrected by the difference in passes.
+        It starts at ``now_s``. ``prefill_tokens`` run beside them; ``context_sum`` is the number of cached tokens of
+        the decoding requests. The measured rows verify and draft the same K, so a step after a change is corrected by
+        the difference in passes.
         """
         seconds = 0.0
         if decoding:
@@ -59,22 +57,19 @@ class StepTimes:
             tokens = prefill_tokens + decoding * (width + 1)
             seconds = max(seconds, self._profile.prefill_time_s(tokens) + k * self._pass_s)
         seconds += self._profile.context_s * context_sum
-        return float(seconds * self._factors(1, k, seconds)[0]) if self._disturbed else seconds
+        return float(seconds * self._factors(now_s, 1, k, seconds)[0]) if self._disturbed else seconds
 
-    def stretch_s(self, decoding: int, k: int, context_sum: int, num_emitted: NDArray[np.int64]) -> Floats:
+    def stretch_s(
+        self, now_s: float, decoding: int, k: int, context_sum: int, num_emitted: NDArray[np.int64]
+    ) -> Floats:
         """Seconds of each of several steps in a row that verify K drafts and draft K more, with no prefill.
 
-        ``context_sum`` is what is cached when the first one starts, ``num_emitted`` what each of them adds.
+        The first one starts at ``now_s`` with ``context_sum`` tokens cached; ``num_emitted`` is what each of them adds.
         """
         cached = context_sum + num_emitted.cumsum() - num_emitted
         base_s = self._table(k)[decoding]
         seconds = base_s + self._profile.context_s * cached
-        return np.asarray(seconds * self._factors(len(seconds), k, base_s) if self._disturbed else seconds)
-
-    def take(self, steps: int) -> None:
-        """So many of the steps told last did run."""
-        if self._noise is not None:
-            self._noise.take(steps)
+        return np.asarray(seconds * self._factors(now_s, len(seconds), k, base_s) if self._disturbed else seconds)
 
     def slow_down(self, slowdown: Slowdown) -> None:
         """From the next step told on."""
@@ -84,9 +79,9 @@ class StepTimes:
     def _disturbed(self) -> bool:
         return self._noise is not None or self._slowdown != UNDISTURBED
 
-    def _factors(self, steps: int, k: int, step_s: float) -> Floats:
+    def _factors(self, now_s: float, steps: int, k: int, step_s: float) -> Floats:
         slow = self._slowdown.factor(k)
-        return np.full(steps, slow) if self._noise is None else slow * self._noise.ahead(steps, step_s)
+        return np.full(steps, slow) if self._noise is None else slow * self._noise.at(now_s, steps, step_s)
 
     def _table(self, width: int) -> list[float]:
         table = self._tables.get(width)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from outrider.core.acceptance import AcceptanceState, acceptance_length, survival, update
-from outrider.core.drift import MAX_DESIGN_EFFECT, PRIOR_DESIGN_EFFECT
+from outrider.core.drift import MAX_DESIGN_EFFECT, PRIOR_DESIGN_EFFECT, Drift, judge
+from outrider.core.survival import Counts
 
 from .traffic import WINDOW_S, Traffic, Window, delays, false_alarms
 
@@ -141,6 +142,13 @@ class TestDesignEffect:
             state, _ = update(state, drafted, accepted, WINDOW_S)
         assert state.design_effect == pytest.approx(group, rel=0.35)
 
+    @pytest.mark.parametrize("k", [1, 5])
+    def test_independent_drafts_scatter_as_the_covariance_of_nested_positions_says(self, k: int) -> None:
+        """As much from the known counts as from the window here, so that an error in either part would show."""
+        draws, runs = Traffic(drafts=2_000, k=k, group=1, wander=0.0).windows(lambda _: 0.75, 4), 4_000
+        squares = [judge(Drift(), Counts(*next(draws)), Counts(*next(draws)))[0].squares for _ in range(runs)]
+        assert sum(squares) / runs == pytest.approx(1.0, abs=0.06)
+
     def test_the_prior_holds_until_then(self) -> None:
         assert AcceptanceState().design_effect == PRIOR_DESIGN_EFFECT
 
@@ -171,6 +179,9 @@ class TestCollapse:
 
     def test_a_drafter_that_never_fitted_is_one_without_a_jump(self) -> None:
         assert told(AcceptanceState(), share(0.0), share(0.0)).alarms == ("Collapse",)
+
+    def test_rejected_windows_that_do_not_follow_one_another_are_none(self) -> None:
+        assert not told(STEADY, share(0.0), share(0.5), share(0.0)).collapsed
 
     def test_a_poor_drafter_is_none(self) -> None:
         assert not told(AcceptanceState(), *[share(0.01)] * 10).collapsed

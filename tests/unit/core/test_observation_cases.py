@@ -106,6 +106,12 @@ class TestC19NaN:
         found = seen([*counters({TOKENS: (0, 9)}), series(name, [(0.0, 0.0), (10.0, 5.0)], **labels)])
         assert (found.drafted_per_pos, found.cells, found.ttft.buckets) == ((), (), ())
 
+    @pytest.mark.parametrize("drafts", [1e-300, 1e-6, 1.0])
+    def test_c19_counters_that_contradict_one_another_tell_nothing_of_positions(self, drafts: float) -> None:
+        """A billion draft tokens of next to no drafts must not become a billion positions."""
+        found = seen(counters({TOKENS: (0, 9), DRAFTS: (0, drafts), DRAFT_TOKENS: (0, 1e9)}))
+        assert found.drafted_per_pos == ()
+
 
 def two_ranks() -> list[Series]:
     """Rank 0 with a full cache and a queue, rank 1 nearly idle."""

@@ -281,12 +281,12 @@ def test_without_a_drafter_nothing_is_drafted_and_steps_are_shorter() -> None:
 
 def test_a_mixed_step_takes_the_time_of_all_its_tokens() -> None:
     times = StepTimes(profile(), settings())
-    alone = times.step_s(0, 0, 0, 1024, 0)
+    alone = times.step_s(0.0, 0, 0, 0, 1024, 0)
     assert alone == pytest.approx(profile().prefill_time_s(1024))
-    assert times.step_s(64, 3, 3, 1024, 0) == pytest.approx(
+    assert times.step_s(0.0, 64, 3, 3, 1024, 0) == pytest.approx(
         profile().prefill_time_s(1024 + 64 * 4) + 3 * profile().draft_pass_s
     )
-    assert times.step_s(200, 3, 3, 1, 0) >= times.step_s(200, 3, 3, 0, 0)
+    assert times.step_s(0.0, 200, 3, 3, 1, 0) >= times.step_s(0.0, 200, 3, 3, 0, 0)
 
 
 def test_one_inter_token_sample_a_request_and_step_not_a_token() -> None:

@@ -17,17 +17,14 @@ STEP_S = 0.01
 
 
 def factors(noise: Noise, steps: int, seed: int = 0) -> np.ndarray:
-    source, found = StepNoise(noise, seed), []
-    for _ in range(steps // 50):
-        found.append(source.ahead(50, STEP_S) / source.boot_factor)
-        source.take(50)
-    return np.concatenate(found)
+    source = StepNoise(noise, seed)
+    return source.at(0.0, steps, STEP_S) / source.boot_factor
 
 
-def test_the_factors_of_steps_have_mean_1_the_stated_size_and_the_stated_memory() -> None:
+def test_the_factors_have_the_stated_size_and_memory_and_slow_nothing_down() -> None:
     noise = Noise(step_cv=0.05, correlation_s=0.5)
     found = factors(noise, 400_000)  # 8,000 correlation times: the mean is known to 0.05 * sqrt(2 / 8,000) = 0.08 %
-    assert found.mean() == pytest.approx(1.0, abs=0.003)
+    assert (1.0 / found).mean() == pytest.approx(1.0, abs=0.003)
     assert found.std() == pytest.approx(0.05, rel=0.05)
     logs = np.log(found)
     for lag_s, expected in ((0.1, np.exp(-0.2)), (0.5, np.exp(-1)), (2.0, np.exp(-4))):
@@ -41,17 +38,18 @@ def test_boots_differ_as_stated_and_have_mean_1() -> None:
     assert np.std(boots) == pytest.approx(0.03, rel=0.08)
 
 
-@given(parts=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=20))
-def test_what_was_looked_at_and_not_taken_comes_again(parts: list[tuple[int, int]]) -> None:
-    straight, hesitating = StepNoise(MODEST, 7), StepNoise(MODEST, 7)
-    total, found = 0, []
-    for looked, taken in parts:
-        taken = min(looked, taken)
-        found += hesitating.ahead(looked, STEP_S)[:taken].tolist()
-        hesitating.take(taken)
-        total += taken
-    expected = straight.ahead(total, STEP_S).tolist() if total else []
-    assert found == pytest.approx(expected)
+@given(
+    starts_s=st.lists(st.floats(0.0, 2000.0), min_size=1, max_size=20),
+    step_s=st.floats(0.001, 0.1),
+    steps=st.integers(1, 60),
+)
+def test_a_moment_has_one_factor_whoever_asks_and_in_whatever_order(
+    starts_s: list[float], step_s: float, steps: int
+) -> None:
+    forward, backward = StepNoise(MODEST, 7), StepNoise(MODEST, 7)
+    one_way = [forward.at(start_s, steps, step_s).tolist() for start_s in starts_s]
+    other_way = [backward.at(start_s, steps, step_s).tolist() for start_s in reversed(starts_s)]
+    assert one_way == other_way[::-1]
 
 
 def test_a_noisy_engine_is_as_fast_as_a_quiet_one_on_average() -> None:

@@ -1,0 +1,231 @@
+"""Writes what was found: `policy.json` for programs, `policy.md` and its plots for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.policy import plots
+from benchmarks.policy.headline import DEFINITIONS, TARGETS, Figure, Table
+from outrider.replay.policies import POLICIES
+
+NOTES = Path(__file__).parent / "notes.md"
+"""What people wrote about the last full run; it follows the figures."""
+
+
+def write(table: Table, figures: Mapping[str, Figure], folder: Path, about: Mapping[str, Any]) -> None:
+    """All three kinds of file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "headline": {key: _rounded(figure.value) for key, figure in figures.items()},
+        "spread": {key: {k: _rounded(v) for k, v in asdict(figure).items()} for key, figure in figures.items()},
+        "run": dict(about),
+        "cases": {case: _case(table, case) for case in table.groups()},
+    }
+    (folder / "policy.json").write_text(json.dumps(document, indent=1) + "\n")
+    plots.write(table, folder)
+    (folder / "policy.md").write_text("\n".join(_page(table, figures, about)))
+
+
+def _case(table: Table, case: str) -> dict[str, Any]:
+    """Medians over the seeds by arm."""
+    found: dict[str, Any] = {}
+    for arm in table.arms(case):
+        seeds = [table.at(case, arm, seed) for seed in table.seeds(case)]
+        levels: dict[float, list[Any]] = {}
+        for one in seeds:
+            for measured in one.segments:
+                levels.setdefault(measured.level, []).append(measured)
+        found[arm] = {
+            "levels": {
+                f"{level:g}": {
+                    "token_goodput_tps": _rounded(median(one.token_goodput_tps for one in many)),
+                    "tpot_ms": _rounded(_median([one.tpot_s and 1e3 * one.tpot_s for one in many])),
+                    "within_objective": _rounded(_median([one.within for one in many])),
+                }
+                for level, many in sorted(levels.items())
+            },
+            "adapt_s": [_rounded(one.adapt_s) for one in seeds if one.adapt_s is not None],
+            "changes": [one.changes for one in seeds],
+            "probes": [one.probes for one in seeds],
+        }
+    return found
+
+
+def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any]) -> list[str]:
+    return [
+        "# The policy benchmark",
+        "",
+        f"Written by `{about['command']}` on {about['date']}: {about['replayed_hours']} hours of one engine replayed in"
+        f" {about['wall_minutes']} minutes on {about['processes']} cores, {about['seeds']} seeds. Do not edit; what the"
+        " figures mean for the reader is in the last section, which comes from `benchmarks/policy/notes.md`.",
+        "",
+        *SETTING,
+        "",
+        "## Figures",
+        "",
+        *_rows(["figure", "reach", "found", "single seeds", "worst at", "met"], _figures(figures)),
+        "",
+        "## Definitions",
+        "",
+        *(f"- `{key}`: {text}" for key, text in DEFINITIONS.items()),
+        "",
+        "## Arms",
+        "",
+        *(f"- `{name}`: {text}." for name, text in POLICIES.items()),
+        "",
+        *_plots(),
+        *_steady(table),
+        *_scores(table),
+        *_adapted(table),
+        *_rates(table),
+        *_starts(table),
+        *_still(table),
+        NOTES.read_text() if NOTES.exists() else "",
+    ]
+
+
+SETTING = (
+    "One replica, the measured rows of one H100 (`operator/outrider/simulator/data`), a drafter with K up to 7, scrapes"
+    " and control passes every 15 s. Clients ask again as soon as they are answered (prompts of 128 tokens, answers of"
+    " 400 to 1200), so that the batch is what the level says; acceptance is 0.75 at every position unless a case says"
+    " otherwise. Goodput is output tokens a second of the engine. Every arm of a case and seed sees the same noise.",
+)
+
+
+def _figures(figures: Mapping[str, Figure]) -> list[list[str]]:
+    rows = []
+    for key, figure in figures.items():
+        target = TARGETS.get(key)
+        met = "" if target is None or figure.value is None else "yes" if target.met(figure.value) else "**no**"
+        spread = "" if figure.lowest is None else f"{_text(figure.lowest)} to {_text(figure.highest)}"
+        rows.append([f"`{key}`", str(target or ""), _text(figure.value), spread, figure.where, met])
+    return rows
+
+
+def _plots() -> list[str]:
+    return [
+        "## Plots",
+        "",
+        *(f"![{caption}]({name}.svg)\n\n{caption}.\n" for name, caption in plots.CAPTIONS.items()),
+    ]
+
+
+def _steady(table: Table) -> list[str]:
+    lines = []
+    for group, title in (("steady", "Steady load"), ("hostile", "Steady load that no draft fits")):
+        found = table.groups(group)
+        arms = table.arms(found[0])
+        rows = [
+            [f"`{arm}`", *(_text(median(table.ratio(case, arm, "oracle"))) for case in found)]
+            for arm in arms
+            if arm != "oracle"
+        ]
+        levels = [case.rsplit("-", 1)[1] for case in found]
+        lines += [
+            f"## {title}: token goodput over the oracle's, by clients",
+            "",
+            *_rows(["arm", *levels], rows),
+            "",
+        ]
+    return lines
+
+
+def _scores(table: Table) -> list[str]:
+    found = table.groups("mixed", "shift")
+    arms = list(dict.fromkeys(arm for case in found for arm in table.arms(case)))
+    rows = []
+    for arm in arms:
+        cells = []
+        for case in found:
+            known = arm in table.arms(case)
+            values = table.ratio(case, arm, "oracle") if known else []
+            cells.append(f"{median(values):.3f} ({min(values):.3f} to {max(values):.3f})" if known else "")
+        rows.append([f"`{arm}`", *cells])
+    return ["## Mixed load: mean over levels of token goodput over the oracle's", "", *_rows(["arm", *found], rows), ""]
+
+
+def _adapted(table: Table) -> list[str]:
+    found = table.groups("adapt")
+    rows = []
+    for arm in table.arms(found[0]):
+        cells = []
+        for case in found:
+            seconds = [
+                one.adapt_s for seed in table.seeds(case) if (one := table.at(case, arm, seed)).adapt_s is not None
+            ]
+            cells.append(f"{median(seconds):.0f}" if seconds else "")
+        rows.append([f"`{arm}`", *cells])
+    return [
+        "## Seconds from a step of acceptance to a schedule within 5 % of the best, median",
+        "",
+        "Empty where the old schedule is within 5 % already.",
+        "",
+        *_rows(["arm", *found], rows),
+        "",
+    ]
+
+
+def _rates(table: Table) -> list[str]:
+    found = table.groups("rate")
+    rows = []
+    for arm in table.arms(found[0]):
+        cells = []
+        for case in found:
+            many = [table.at(case, arm, seed).segments[0] for seed in table.seeds(case)]
+            tpot_s, within = _median([one.tpot_s for one in many]), _median([one.within for one in many])
+            cells.append("" if tpot_s is None or within is None else f"{1e3 * tpot_s:.1f} ({100 * within:.0f})")
+        rows.append([f"`{arm}`", *cells])
+    return [
+        "## Constant rate: median TPOT in ms, and percent of answers within 15 ms, by requests a second",
+        "",
+        *_rows(["arm", *(case.split("-", 1)[1] for case in found)], rows),
+        "",
+    ]
+
+
+def _starts(table: Table) -> list[str]:
+    rows = []
+    for case in table.groups("start"):
+        for index, name in enumerate(("first minute", "to the fifth", "after")):
+            shares = [
+                table.at(case, "outrider", seed).segments[index].token_goodput_tps
+                / table.at(case, "oracle", seed).segments[index].token_goodput_tps
+                for seed in table.seeds(case)
+            ]
+            rows.append([case, name, _text(median(shares)), f"{_text(min(shares))} to {_text(max(shares))}"])
+    return ["## A wrong start: Outrider over the oracle", "", *_rows(["case", "stretch", "share", "seeds"], rows), ""]
+
+
+def _still(table: Table) -> list[str]:
+    rows = []
+    for case in table.groups("still"):
+        for seed in table.seeds(case):
+            one = table.at(case, "outrider", seed)
+            rows.append([case, str(one.changes), str(one.probes)])
+    return ["## Steady noisy load: changes after the warm-up", "", *_rows(["case", "changes", "probes"], rows), ""]
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _text(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
