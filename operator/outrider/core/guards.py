@@ -130,12 +130,17 @@ def alarm(proposal: Proposal, facts: Facts) -> Proposal:
 
 
 def collapse(proposal: Proposal, facts: Facts) -> Proposal:
-    """Every draft is rejected while work goes on: drafting is pure cost, whatever was predicted."""
+    """Every draft is rejected while work goes on: drafting is pure cost, whatever was predicted.
+
+    Once no draft is made any more nothing would ever lift the alarm: `exploration.probe_when_blind` then looks again.
+    """
     off = min(facts.config.allowed)
     if not facts.state.acceptance.collapsed:
         return proposal
     flat = schedules.constant(off, facts.config.max_batch_size)
     if flat == facts.state.schedule:
+        if off == 0 and facts.seen.num_drafts < MIN_DRAFTS / 4:
+            return proposal
         return proposal.hold(flat, "AcceptanceCollapsed", f"every draft is rejected; K stays {off}")
     present = facts.state.schedule.at(facts.seen.median_batch)
     return proposal.to(flat, f"K {present}→{off}: every draft was rejected in two windows running", settled=True)
