@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outrider.api.conditions import Condition, condition
+from outrider.api.conditions import SPECULATION_HEALTHY, Condition, condition
 from outrider.api.defaults import Resolved
+from outrider.core.acceptance import MIN_DRAFTS, AcceptanceState
 from outrider.core.series import Missing
 from outrider.core.words import count, share
 from outrider.errors import OperatorError
@@ -132,14 +133,39 @@ def _goes_on(scaled_object: Mapping[str, Any] | None, deployment: Mapping[str, A
     return "nothing was made of it so far"
 
 
-def metrics_available(missing: Missing | None, known: bool, generation: int) -> Condition:
-    """Whether decisions have data; ``known`` is False before the first control pass."""
+def metrics_available(missing: Missing | None, left_out: Sequence[Missing], known: bool, generation: int) -> Condition:
+    """Whether decisions have data; ``known`` is False before the first control pass, ``left_out`` tells of engines that
+    decisions go without."""
     if not known:
         return condition("MetricsAvailable", None, "NotAskedYet", "the first control pass has not run yet", generation)
     if missing is None:
-        return condition("MetricsAvailable", True, "Fresh", "engine metrics arrive", generation)
+        message = "engine metrics arrive"
+        if left_out:
+            message += f"; without {count(len(left_out), 'engine')}: {left_out[0].message}"
+        return condition("MetricsAvailable", True, "Fresh", message, generation)
     message = f"{missing}; speculation and replicas are held as they are"
     return condition("MetricsAvailable", False, missing.reason, message, generation)
+
+
+def speculation_healthy(acceptance: AcceptanceState, generation: int) -> Condition:
+    """Whether the drafter fits the traffic.
+
+    A slow decline is told and is no fault: K follows it, and the service still gains. Rejected drafts are pure cost.
+    """
+    if acceptance.collapsed:
+        message = "every draft is rejected while engines work: look at the drafter, its model and its version"
+        return condition(SPECULATION_HEALTHY, False, "AcceptanceCollapsed", message, generation)
+    if acceptance.drafts < MIN_DRAFTS:
+        message = "too few drafts were made lately to tell: speculation is off at this load, or there is little traffic"
+        return condition(SPECULATION_HEALTHY, None, "InsufficientData", message, generation)
+    trend = acceptance.trend
+    if trend is None or not trend.declining:
+        return condition(SPECULATION_HEALTHY, True, "DraftsAccepted", "drafts are accepted", generation)
+    message = (
+        f"acceptance declines slowly: with K {trend.num_speculative_tokens} a step yields {trend.now.value:.2f} tokens,"
+        f" {trend.baseline.value:.2f} in the first half hour; the drafter may need training on present traffic"
+    )
+    return condition(SPECULATION_HEALTHY, True, "AcceptanceDeclining", message, generation)
 
 
 def schedule_applied(

@@ -29,6 +29,7 @@ BREATH_S = 1.0
 SAVE_EVERY_S = 300.0
 """Estimates that no decision was based on are saved this often: losing five minutes of learning costs less than the
 writes."""
+_COUNTERS = {"Schedule": telemetry.SCHEDULE_CHANGES, "Target": telemetry.TARGET_CHANGES}
 
 
 class ControlPass:
@@ -81,7 +82,7 @@ class ControlPass:
         window, increment = self._observe(service, series, now_s)
         outcome = control(service.config, service.state, window, increment, now_s)
         service.outcome, service.state = outcome, outcome.state
-        service.metrics = window if isinstance(window, Missing) else None
+        service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)
         await self._carry_out(service, outcome, now_s)
 
@@ -105,7 +106,8 @@ class ControlPass:
 
     async def _carry_out(self, service: Service, outcome: Outcome, now_s: float) -> None:
         """Remember first, then tell the engines; children and status follow in the objects pass."""
-        service.unannounced += outcome.changes
+        # Probes last one period and come back: the log and the status tell of them, events would drown the changes.
+        service.unannounced += [change for change in outcome.changes if change.kind != "Probe"]
         if now_s >= service.saved_s + SAVE_EVERY_S:
             await persistence.save(service, self._neighbours)
         await delivery.bring_up_to_date(service, self._neighbours)
@@ -134,8 +136,8 @@ def _report(service: Service, outcome: Outcome) -> None:
     namespace, name = service.key
     extra = _keys(service) | {"speculativeTokens": outcome.num_speculative_tokens}
     for change in outcome.changes:
-        counter = telemetry.SCHEDULE_CHANGES if change.kind == "Schedule" else telemetry.TARGET_CHANGES
-        counter.labels(namespace, name).inc()
+        if change.kind in _COUNTERS:  # a probe is no change that lasts
+            _COUNTERS[change.kind].labels(namespace, name).inc()
         logger.info("%s %s → %s: %s", change.kind, change.before, change.after, change.reason, extra=extra)
     if outcome.hold is not None:
         telemetry.HOLDS.labels(outcome.hold.reason).inc()

@@ -1,5 +1,5 @@
-"""Events: decisions, engines that are replaced, and a service that is not ready any more. One that cannot be posted is
-logged and forgotten: nothing may fail for want of its announcement."""
+"""Events: decisions, engines that are replaced, drafts that fail, and a service that is not ready any more. One that
+cannot be posted is logged and forgotten: nothing may fail for want of its announcement."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 WARN_EVERY_S = 300.0
 """Between two warnings of one reason: the longest back-off of a crash loop."""
 _STARTING = ("NoPods", "Starting")
+_UNHEALTHY = ("AcceptanceDeclining", "AcceptanceCollapsed")
 
 
 def rfc3339(time_s: float) -> str:
@@ -55,14 +56,29 @@ async def not_ready(service: Service, before: Condition | None, now: Condition, 
     An engine that starts is no news, unless it was ready before. A reason that comes and goes, as that of a crash loop
     does, is told again after a while only.
     """
-    told = before is not None and (before.status, before.reason) == (now.status, now.reason)
     starts = now.reason in _STARTING and (before is None or before.status != "True")
+    if now.status == "False" and not starts:
+        await _warn_once(service, before, now, f"not ready: {now.message}", neighbours)
+
+
+async def unhealthy_speculation(
+    service: Service, before: Condition | None, now: Condition, neighbours: Neighbours
+) -> None:
+    """Warn when acceptance begins to decline, or drafts are all rejected."""
+    if now.reason in _UNHEALTHY:
+        await _warn_once(service, before, now, now.message, neighbours)
+
+
+async def _warn_once(
+    service: Service, before: Condition | None, now: Condition, message: str, neighbours: Neighbours
+) -> None:
+    told = before is not None and (before.status, before.reason) == (now.status, now.reason)
     now_s = neighbours.clock()
     recent = now_s < service.warned_s.get(now.reason, -WARN_EVERY_S) + WARN_EVERY_S
-    if now.status != "False" or told or starts or recent:
+    if told or recent:
         return
     service.warned_s[now.reason] = now_s
-    await announce(service, now.reason, f"not ready: {now.message}", neighbours, warning=True)
+    await announce(service, now.reason, message, neighbours, warning=True)
 
 
 async def rolls(service: Service, before: Mapping[str, Any], after: Mapping[str, Any], neighbours: Neighbours) -> None:

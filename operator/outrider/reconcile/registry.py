@@ -87,6 +87,8 @@ class Service:
     outcome: Outcome | None = None
     metrics: Missing | None = None
     """Why there are no metrics; None while there are."""
+    left_out: tuple[Missing, ...] = ()
+    """Why engines with metrics were left out of the last decision."""
     admin_key: str | None = None
     acknowledged: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By pod UID: the generation that its engine acknowledged, and when."""
@@ -112,7 +114,7 @@ class Service:
     """The status as last written by this process."""
     status_written_s: float = 0.0
     warned_s: dict[str, float] = field(default_factory=dict)
-    """When a warning that it is not ready was last posted, by reason."""
+    """When a warning was last posted, by reason."""
     looked_s: float = 0.0
     """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from outrider.api import API_VERSION, KIND
-from outrider.api.conditions import READY, Condition, condition, conditions_of, set_conditions
+from outrider.api.conditions import READY, SPECULATION_HEALTHY, Condition, condition, conditions_of, set_conditions
 from outrider.api.defaults import Resolved
 from outrider.api.status import (
     CapacityStatus,
@@ -107,16 +107,17 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         "metadata": {"namespace": namespace, "name": name},
         "status": document,
     }
-    before = _ready(conditions_of({"status": service.status}))
+    before = conditions_of({"status": service.status})
     await neighbours.kube.apply(manifest, subresource="status")
     service.status, service.status_written_s = document, now_s
-    ready = _ready(status.conditions)
-    if ready is not None:
-        await events.not_ready(service, before, ready, neighbours)
+    for type_, warn in ((READY, events.not_ready), (SPECULATION_HEALTHY, events.unhealthy_speculation)):
+        now = _find(type_, status.conditions)
+        if now is not None:
+            await warn(service, _find(type_, before), now, neighbours)
 
 
-def _ready(found: Sequence[Condition]) -> Condition | None:
-    return next((one for one in found if one.type == READY), None)
+def _find(type_: str, found: Sequence[Condition]) -> Condition | None:
+    return next((one for one in found if one.type == type_), None)
 
 
 def _conditions(
@@ -130,13 +131,14 @@ def _conditions(
     found = [
         conditions.ready(fault, engine, generation),
         engine,
-        conditions.metrics_available(service.metrics, service.outcome is not None, generation),
+        conditions.metrics_available(service.metrics, service.left_out, service.outcome is not None, generation),
         _autoscaling(service, resolved, keda, fault, generation),
     ]
     if service.state is not None and resolved.mode != "Off":
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
         wanted = service.state.generation
         found.append(conditions.schedule_applied(wanted, _acknowledged(service), len(ready_pods), refusals, generation))
+        found.append(conditions.speculation_healthy(service.state.acceptance, generation))
     if _frozen(service):
         by_spec = service.resource is not None and service.resource.spec.paused
         scaled = service.children.get(f"ScaledObject/{name}")

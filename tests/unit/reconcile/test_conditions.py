@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.api.conditions import Condition, condition
 from outrider.api.defaults import resolve
+from outrider.core.acceptance import AcceptanceState
 from outrider.core.series import Missing
+from outrider.core.survival import Counts
+from outrider.core.trend import BASELINE_S, SlowCounts
 from outrider.errors import NotReady, OperatorError
 from outrider.reconcile import conditions
 from outrider.reconcile.registry import EnginePod
@@ -263,7 +268,55 @@ def test_a_pause_names_who_asked_for_it_what_goes_on_and_how_it_ends(
     ],
 )
 def test_metrics_available(missing: Missing | None, known: bool, expected: tuple[str, str, str]) -> None:
-    assert said(conditions.metrics_available(missing, known, 3)) == expected
+    assert said(conditions.metrics_available(missing, (), known, 3)) == expected
+
+
+def test_metrics_available_tells_of_engines_that_decisions_go_without() -> None:
+    left_out = [Missing("StaleGauges", "pod chat-b: gauges stand still"), Missing("MetricsStale", "pod chat-c: old")]
+    assert said(conditions.metrics_available(None, left_out, True, 3)) == (
+        "True",
+        "Fresh",
+        "engine metrics arrive; without 2 engines: pod chat-b: gauges stand still",
+    )
+
+
+SINKING = SlowCounts(
+    baseline=Counts((10_000.0,) * 3, (8_000.0, 6_000.0, 4_000.0)),
+    baseline_s=BASELINE_S,
+    recent=Counts((10_000.0,) * 3, (7_000.0, 5_000.0, 3_000.0)),
+    declining=True,
+)
+BUSY = AcceptanceState(drafted=(10_000.0,) * 3, accepted=(7_000.0, 5_000.0, 3_000.0))
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "status", "reason", "words"),
+    [
+        pytest.param(AcceptanceState(), "Unknown", "InsufficientData", "too few drafts", id="no drafts were made"),
+        pytest.param(BUSY, "True", "DraftsAccepted", "drafts are accepted", id="in the first half hour"),
+        pytest.param(
+            replace(BUSY, slow=replace(SINKING, declining=False)), "True", "DraftsAccepted", "accepted",
+            id="a small loss is no news",
+        ),
+        pytest.param(
+            replace(BUSY, slow=SINKING), "True", "AcceptanceDeclining",
+            "with K 3 a step yields 2.50 tokens, 2.80 in the first half hour",
+            id="a slow decline is told, and speculation still pays",
+        ),
+        pytest.param(
+            replace(BUSY, slow=SINKING, rejected_windows=1), "True", "AcceptanceDeclining", "declines",
+            id="one rejected window may be chance",
+        ),
+        pytest.param(
+            AcceptanceState(rejected_windows=2), "False", "AcceptanceCollapsed", "every draft is rejected",
+            id="a collapse stays after drafts have ended",
+        ),
+    ],
+)  # fmt: skip
+def test_speculation_healthy(acceptance: AcceptanceState, status: str, reason: str, words: str) -> None:
+    found = said(conditions.speculation_healthy(acceptance, 3))
+    assert found[:2] == (status, reason)
+    assert words in found[2]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from outrider.core import engine_metrics as names
 from outrider.core.decision import Change
+from outrider.core.schedule import constant
 from outrider.core.series import Missing, Series
 from outrider.errors import EngineUnreachable, Malformed, Unreachable
 from outrider.reconcile import events
@@ -320,6 +321,45 @@ class TestPace:
     @in_virtual_time
     async def test_a_wake_up_during_a_pass_is_not_lost(self) -> None:
         assert await self.run(takes_s=4.0, wakes=(2.0, 3.0), for_s=15) == [0, 5]
+
+
+async def test_a_probe_reaches_the_engines_and_is_no_change_that_is_counted_or_announced() -> None:
+    """At K 0 without drafts the core looks again; how a look is decided is the core's."""
+    world = await at_rest()
+    state = world.service().state
+    assert state is not None
+    world.service().state = replace(state, schedule=constant(0, 256), drafts_seen_s=None)
+    world.clock.advance(15)
+    world.measure()
+    drafting = (names.NUM_DRAFTS[0], names.NUM_DRAFT_TOKENS[0], names.NUM_ACCEPTED_TOKENS_PER_POS[0])
+    world.metrics.series[KEY] = [one for one in world.metrics.series[KEY] if one.name not in drafting]
+    labels = {"namespace": "ml", "service": "chat"}
+    counted = REGISTRY.get_sample_value("outrider_schedule_changes_total", labels)
+    await world.control.run()
+    outcome = world.service().outcome
+    assert outcome is not None
+    assert [change.kind for change in outcome.changes] == ["Probe"]
+    assert world.engines.engines[A].generation == 2
+    assert world.kube.created("Event") == []
+    assert REGISTRY.get_sample_value("outrider_schedule_changes_total", labels) == counted
+    await world.reconcile()
+    tuning = world.status()["tuning"]
+    assert tuning["reason"].startswith("probe: acceptance never seen")
+    assert world.status()["history"] == []
+
+
+async def test_engines_that_a_decision_went_without_are_named() -> None:
+    world = await serving(pods=2)
+    late = [one for one in world.metrics.series[KEY] if one.labels["pod"] == "chat-b"]
+    fresh = [one for one in world.metrics.series[KEY] if one.labels["pod"] == "chat-a"]
+    world.metrics.series[KEY] = fresh + [replace(one, samples=one.samples[:1]) for one in late]
+    await world.control.run()
+    await world.reconcile()
+    found = world.condition("MetricsAvailable")
+    assert found is not None
+    assert found[:2] == ("True", "Fresh")
+    assert "without 1 engine" in found[2]
+    assert "chat-b" in found[2]
 
 
 async def test_a_target_that_moves_is_remembered_and_announced() -> None:

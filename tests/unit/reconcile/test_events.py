@@ -163,6 +163,33 @@ class TestNotReady:
         assert world.kube.created("Event") == []
 
 
+@pytest.mark.parametrize(
+    ("reasons", "warned"),
+    [
+        pytest.param(["InsufficientData", "DraftsAccepted"], [], id="drafts that are accepted are no news"),
+        pytest.param(
+            ["DraftsAccepted", *["AcceptanceDeclining"] * 9], ["AcceptanceDeclining"], id="a decline is told once"
+        ),
+        pytest.param(
+            ["AcceptanceDeclining", "AcceptanceCollapsed", "AcceptanceDeclining"],
+            ["AcceptanceDeclining", "AcceptanceCollapsed"],
+            id="a collapse is told beside it",
+        ),
+    ],
+)
+async def test_what_is_warned_of_drafts(world: World, reasons: list[str], warned: list[str]) -> None:
+    before: Condition | None = None
+    for reason in reasons:
+        now = condition("SpeculationHealthy", reason != "AcceptanceCollapsed", reason, "a sentence", 3)
+        await events.unhealthy_speculation(world.service(), before, now, world.neighbours)
+        before = now
+        world.clock.advance(60)
+    posted = world.kube.created("Event")
+    assert [(one["type"], one["reason"], one["message"]) for one in posted] == [
+        ("Warning", reason, "a sentence") for reason in warned
+    ]
+
+
 async def test_an_event_is_about_the_resource_as_it_lives(world: World) -> None:
     event = await posted(world, RAISED)
     assert event["involvedObject"] == {

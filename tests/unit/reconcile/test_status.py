@@ -146,7 +146,14 @@ class TestContent:
 
     def test_conditions_come_in_one_order_and_only_those_that_apply(self) -> None:
         types = [one["type"] for one in shown()["conditions"]]
-        assert types == ["Ready", "AutoscalingReady", "EngineReady", "MetricsAvailable", "ScheduleApplied"]
+        assert types == [
+            "Ready",
+            "AutoscalingReady",
+            "EngineReady",
+            "MetricsAvailable",
+            "ScheduleApplied",
+            "SpeculationHealthy",
+        ]
 
     def test_doubts_of_admission_are_a_condition_of_their_own(self) -> None:
         found = build(known()[1], warnings=("vLLM 0.6.0 is not in the table", "answers will be cut off")).as_dict()
