@@ -24,17 +24,21 @@ def increase(samples: Samples, since_s: float, until_s: float, restarts: Sequenc
     value that falls, or one of ``restarts`` (moments) between two samples, means that the counter began again at zero:
     the second also catches a counter that has overtaken its old value by the next scrape.
     """
-    known = tuple(sample for sample in samples if 0.0 <= sample[1] < _INFINITY)  # NaN compares as false
-    first = max(0, bisect_right(known, (since_s, _INFINITY)) - 1)
-    last = bisect_right(known, (until_s, _INFINITY))
-    inside = known[first:last]
-    if len(inside) < 2:
-        return None
-    total = 0.0
-    for (before_s, before), (after_s, after) in pairwise(inside):
-        restarted = any(before_s < moment <= after_s for moment in restarts)
-        total += after if restarted or after < before else after - before
-    return total
+    first = bisect_right(samples, (since_s, _INFINITY)) - 1
+    while first > 0 and not 0.0 <= samples[first][1] < _INFINITY:
+        first -= 1
+    total, pairs, before_s, before = 0.0, 0, 0.0, -1.0
+    for after_s, after in samples[max(0, first) :]:
+        if after_s > until_s:
+            break
+        if not 0.0 <= after < _INFINITY:  # NaN compares as false
+            continue
+        if before >= 0.0:
+            restarted = after < before or (restarts and any(before_s < moment <= after_s for moment in restarts))
+            total += after if restarted else after - before
+            pairs += 1
+        before_s, before = after_s, after
+    return total if pairs else None
 
 
 def changes(samples: Samples) -> list[float]:

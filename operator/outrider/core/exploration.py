@@ -35,7 +35,9 @@ MAX_PERIODS = 4
 
 
 def earn(state: ControllerState, elapsed_s: float) -> ControllerState:
-    """Add what probes may cost for the time that passed."""
+    """Add what probes may cost for the time that passed; after a jump of acceptance a service is as good as new."""
+    if state.acceptance.jumped:
+        return replace(state, credit_s=START_CREDIT_S)
     return replace(state, credit_s=min(START_CREDIT_S, state.credit_s + BUDGET * max(0.0, elapsed_s)))
 
 

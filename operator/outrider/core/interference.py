@@ -23,9 +23,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from outrider.core.observation import Histogram, StepCell
 from outrider.core.step_cells import Cell, CellKey, keep_after, merged
+
+Floats = NDArray[np.float64]
 
 HALF_LIFE_S = 180.0
 """Prompts and answers change with the traffic; three minutes hold hundreds of them at any load that matters."""
@@ -111,18 +114,21 @@ def learn_spread(
     return replace(state, spread=state.spread.plus(decode_s / high, prefill_s / high, keep))
 
 
-def overhead_s(state: Interference, step_time_s: Callable[[float, int, float], float]) -> float | None:
+def overhead_s(state: Interference, step_time_s: Callable[[Floats, Floats, Floats], Floats]) -> float | None:
     """c: seconds that mixed steps add to a generated token for each other request in flight.
 
-    ``step_time_s`` gives seconds of a decode-only step by batch, K and context. None before enough tokens were
-    generated; 0 where no step ran prefill.
+    ``step_time_s`` gives seconds of decode-only steps by batch, K and context, arrays of one shape. None before enough
+    tokens were generated; 0 where no step ran prefill.
     """
     if state.tokens < MIN_TOKENS:
         return None
-    extra_s = sum(
-        cell.seconds - cell.steps * step_time_s(cell.mean_batch, k, cell.context)
-        for (_, k), cell in state.mixed.items()
-    )
+    if not state.mixed:
+        return 0.0
+    cells = list(state.mixed.values())
+    batch = np.array([cell.mean_batch for cell in cells])
+    context = np.array([cell.context for cell in cells])
+    decode_s = step_time_s(batch, np.array([float(k) for _, k in state.mixed]), context)
+    extra_s = sum(cell.seconds for cell in cells) - float(np.array([cell.steps for cell in cells]) @ decode_s)
     return max(0.0, extra_s / state.tokens)
 
 

@@ -110,6 +110,10 @@ class LatencyModel:
         """Seconds a decode-only step for batch sizes of any shape, at a mean context in tokens a request."""
         return self.at(self._points(batch, num_speculative_tokens, context)).reshape(np.shape(batch))
 
+    def at_points(self, batch: Floats, num_speculative_tokens: Floats, context: ArrayLike) -> Floats:
+        """The same for arrays of one shape, ``(points,)``, each point with its own K and context."""
+        return self.at(points_of(batch, num_speculative_tokens, context, drafter=self.drafter))
+
     def tpot_s(
         self, batch: ArrayLike, num_speculative_tokens: int, acceptance_length: float, overhead_s: float
     ) -> Floats:
@@ -129,25 +133,27 @@ class LatencyModel:
         """Whether this K was ever run long enough to be measured."""
         return num_speculative_tokens in self.values
 
-    def extrapolated(self, batch: ArrayLike, num_speculative_tokens: int) -> NDArray[np.bool_]:
-        """Where no boundary of a schedule may rest on the prediction.
+    def extrapolated(self, batch: ArrayLike, num_speculative_tokens: ArrayLike) -> NDArray[np.bool_]:
+        """Where no boundary of a schedule may rest on the prediction; arguments of one shape, or broadcast to one.
 
         That is: a K that was never run, a batch more than `REACH` beyond the measured ones, or a step past the captured
         graphs while none such was seen.
         """
-        points = self._points(batch, num_speculative_tokens, None)
+        points = points_of(batch, num_speculative_tokens, self.context, drafter=self.drafter)
         outside = (points.batch > REACH * self.largest_batch) | (points.batch * REACH < self.smallest_batch)
         unseen = ~np.isin(self.law.beyond(points), self.law.beyond(self.local.points))
-        return np.asarray((outside | unseen | (not self.measured(num_speculative_tokens))).reshape(np.shape(batch)))
+        unrun = ~np.isin(points.num_speculative_tokens, list(self.values))
+        return (outside | unseen | unrun).reshape(np.broadcast(batch, num_speculative_tokens).shape)
 
-    def relative_error(self, batch: ArrayLike, num_speculative_tokens: int) -> Floats:
+    def relative_error(self, batch: ArrayLike, num_speculative_tokens: ArrayLike) -> Floats:
         """Standard deviation of the prediction, relative; at least 1.5 %, about 7 % away from all measured points."""
-        points = self._points(batch, num_speculative_tokens, None)
+        points = points_of(batch, num_speculative_tokens, self.context, drafter=self.drafter)
         away = np.maximum(points.batch / self.largest_batch, self.smallest_batch / points.batch)
         octaves = np.log2(np.maximum(away, 1.0))
-        steps = min(abs(num_speculative_tokens - k) for k in self.values)
+        steps = np.abs(points.num_speculative_tokens[:, None] - np.array(sorted(self.values))[None, :]).min(axis=1)
         far = (ERROR_PER_OCTAVE * octaves) ** 2 + (ERROR_PER_K * steps) ** 2
-        return np.asarray(np.sqrt(self.local.deviation(points) ** 2 + far).reshape(np.shape(batch)))
+        deviation = np.sqrt(self.local.deviation(points) ** 2 + far)
+        return np.asarray(deviation.reshape(np.broadcast(batch, num_speculative_tokens).shape))
 
     def _points(self, batch: ArrayLike, num_speculative_tokens: int, context: float | None) -> Points:
         of = self.context if context is None else context
@@ -211,9 +217,7 @@ def mixed_overhead(state: LatencyState, model: LatencyModel) -> float | None:
 
     None before enough tokens were generated.
     """
-    return interference.overhead_s(
-        state.interference, lambda batch, k, context: float(model.step_time_s(batch, k, context))
-    )
+    return interference.overhead_s(state.interference, model.at_points)
 
 
 def residual(model: LatencyModel, cells: Iterable[StepCell]) -> float | None:
@@ -260,15 +264,17 @@ def learn_spread(
 
     ``acceptance_length`` gives E(K); ``elapsed_s`` is the time since the last call.
     """
-    overhead_s, requests = mixed_overhead(state, model), sum(cell.requests for cell in window.cells)
-    if overhead_s is None or requests <= 0:
+    overhead_s, cells = mixed_overhead(state, model), window.cells
+    if overhead_s is None or not cells:
         return state
-    decode_s = prefill_s = 0.0
-    for cell in window.cells:
-        # A request sees the batches that it is in: each step counts once for every request.
-        share, k = cell.requests / requests, cell.num_speculative_tokens
-        decode_s += share * float(model.step_time_s(cell.mean_batch, k)) / acceptance_length(k)
-        prefill_s += share * max(cell.mean_batch - 1.0, 0.0) * overhead_s
+    # A request sees the batches that it is in: each step counts once for every request.
+    share = np.array([cell.requests for cell in cells])
+    share = share / share.sum()
+    batch = np.array([cell.mean_batch for cell in cells])
+    k = np.array([float(cell.num_speculative_tokens) for cell in cells])
+    length = np.array([acceptance_length(cell.num_speculative_tokens) for cell in cells])
+    decode_s = float(share @ (model.at_points(batch, k, np.full_like(batch, model.context)) / length))
+    prefill_s = float(share @ np.maximum(batch - 1.0, 0.0)) * overhead_s
     learnt = interference.learn_spread(
         state.interference,
         window.tpot,

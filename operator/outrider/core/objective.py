@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from outrider.core import schedule as schedules
 from outrider.core.acceptance import Estimate
 from outrider.core.latency import LatencyModel
-from outrider.core.schedule import Schedule
+from outrider.core.schedule import Row, Schedule
 
 Floats = NDArray[np.float64]
 
 MARGIN = 0.02
 """A K within this share of the best is as good: the fit's own error inside its data."""
+WIDENING_LOSS = 0.05
+"""Goodput that a row may lose to fewer rows: the fit's error away from measured points."""
 MIN_ROW = 1.35
 """A row spans at least this factor in batch size; a narrower one is a tile or padding effect that the fit cannot know
 of."""
@@ -84,14 +86,17 @@ def predict(
     model: LatencyModel, lengths: Sequence[Estimate], values: Sequence[int], max_batch_size: int, prefill_s: float = 0.0
 ) -> Yield:
     """Predict TPOT for each K of ``values``; ``lengths[i]`` is E of ``values[i]``."""
-    sizes = np.arange(1, max_batch_size + 1, dtype=np.float64)
-    pairs = list(zip(values, lengths, strict=True))
+    shape = (len(values), max_batch_size)
+    batch = np.tile(np.arange(1.0, max_batch_size + 1), len(values))
+    k = np.repeat(np.array(values, dtype=np.float64), max_batch_size)
+    length = np.array([one.value for one in lengths])
+    step_s = model.at_points(batch, k, model.context).reshape(shape)
     return Yield(
         tuple(values),
-        np.stack([model.step_time_s(sizes, k) / length.value for k, length in pairs]),
-        np.stack([model.relative_error(sizes, k) for k in values]),
-        np.array([length.error / length.value for length in lengths]),
-        np.stack([model.extrapolated(sizes, k) for k, _ in pairs]),
+        step_s / length[:, None],
+        model.relative_error(batch, k).reshape(shape),
+        np.array([one.error for one in lengths]) / length,
+        model.extrapolated(batch, k).reshape(shape),
         prefill_s,
     )
 
@@ -158,17 +163,33 @@ def _mean(sums: Floats, first: int, last: int) -> float:
 
 
 def _widen(predicted: Yield, lookup: list[int]) -> Schedule:
-    """Give every row that is too narrow to the neighbour that loses less by it, narrowest first."""
+    """Give every row that is too narrow to the neighbour that loses less by it, narrowest first.
+
+    A row whose loss would be large stays: leaving the captured graphs costs half and more, at a batch size that
+    arithmetic knows, and a saturated engine may run in the last few sizes all the time.
+    """
     rows = list(schedules.from_lookup(lookup).rows)
-    while len(rows) > 1:
-        # The last row may be narrow: a saturated engine runs there all the time, often past the captured graphs.
-        spans = [(row.last + 1) / row.first for row in rows[:-1]]
-        narrow = min(range(len(spans)), key=spans.__getitem__)
-        if spans[narrow] >= MIN_ROW:
-            break
-        row = rows[narrow]
-        neighbours = [rows[i].num_speculative_tokens for i in (narrow - 1, narrow + 1) if 0 <= i < len(rows)]
-        cheapest = min(neighbours, key=lambda k: float(predicted.row(k)[row.first - 1 : row.last].sum()))
-        rows[narrow] = schedules.Row(row.first, row.last, cheapest)
+    while True:
+        narrow = sorted((i for i in range(len(rows)) if _span(rows[i]) < MIN_ROW), key=lambda i: _span(rows[i]))
+        merges = ((i, *_cheapest_neighbour(predicted, rows, i)) for i in narrow)
+        merge = next(((i, k) for i, k, loss in merges if loss <= WIDENING_LOSS), None)
+        if merge is None:
+            return Schedule(tuple(rows))
+        i, k = merge
+        rows[i] = schedules.Row(rows[i].first, rows[i].last, k)
         rows = list(schedules.from_rows(rows).rows)
-    return Schedule(tuple(rows))
+
+
+def _span(row: Row) -> float:
+    return (row.last + 1) / row.first
+
+
+def _cheapest_neighbour(predicted: Yield, rows: Sequence[Row], index: int) -> tuple[int, float]:
+    """K of the neighbour that serves a row better, and the relative loss by it; no loss is small without neighbours."""
+    row = rows[index]
+    part = slice(row.first - 1, row.last)
+    now = float(predicted.row(row.num_speculative_tokens)[part].sum())
+    neighbours = [rows[i].num_speculative_tokens for i in (index - 1, index + 1) if 0 <= i < len(rows)]
+    costs = [(float(predicted.row(k)[part].sum()), k) for k in neighbours]
+    cost, k = min(costs, default=(float("inf"), row.num_speculative_tokens))
+    return k, cost / now - 1.0
