@@ -20,7 +20,7 @@ from outrider.core.objective import Yield
 from outrider.core.observation import Observation
 from outrider.core.schedule import Schedule
 from outrider.core.series import Missing
-from outrider.core.state import ControllerConfig, ControllerState, Trial
+from outrider.core.state import ControllerConfig, ControllerState, Probe, Trial
 from outrider.core.step_time_shift import StepTimeShift
 from outrider.core.verification import Verdict
 from outrider.core.words import count
@@ -153,11 +153,8 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     present = proposal.schedule
     best = objective.best_schedule(facts.outlook, present, facts.config.allowed)
     if best == present:
-        return (
-            _stay(proposal, facts, "Best", f"{best} already yields most")
-            if facts.state.probe
-            else proposal.say(f"{best} already yields most")
-        )
+        message = f"{best} already yields most"
+        return proposal.say(message) if facts.state.probe is None else _answered(proposal, facts.state.probe, message)
     batch = facts.seen.median_batch
     gain = objective.gain(facts.outlook, present, best)
     where = f"batch {batch}"
@@ -235,7 +232,9 @@ def dead_band(proposal: Proposal, facts: Facts) -> Proposal:
     if gain is not None:
         return proposal.say(gain)
     message = f"no schedule is predicted to gain more than {_needed(facts, proposal.schedule):.1%} at this load"
-    return _stay(proposal, facts, "DeadBand", message)
+    if facts.state.probe is not None:
+        return _answered(proposal, facts.state.probe, message)
+    return proposal.hold(facts.state.schedule, "DeadBand", message)
 
 
 def worth(facts: Facts, proposed: Schedule) -> str | None:
@@ -309,11 +308,8 @@ def _needed(facts: Facts, proposed: Schedule) -> float:
     return max(DEAD_BAND, DOUBT * facts.outlook.error_between(old, new, batch) if old != new else 0.0)
 
 
-def _stay(proposal: Proposal, facts: Facts, reason: str, message: str) -> Proposal:
-    """Hold; at the end of a probe that means to go back."""
-    probe = facts.state.probe
-    if probe is None:
-        return proposal.hold(facts.state.schedule, reason, message)
+def _answered(proposal: Proposal, probe: Probe, message: str) -> Proposal:
+    """A probe that found nothing better goes back."""
     return proposal.to(probe.before, f"probe answered: {message}", settled=True)
 
 
