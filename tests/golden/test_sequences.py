@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.golden.plant import Plant, Scenario
+from outrider.core import memory
+from tests.golden.plant import PERIOD_S, Plant, Scenario
 from tests.unit.core.builders import config
 
 HERE = Path(__file__).parent / "sequences"
@@ -85,3 +87,20 @@ def test_speculation_comes_back_when_drafts_are_accepted_again_after_a_collapse(
     assert (k[300.0], k[345.0], k[900.0], k[1800.0]) == (3, 0, 0, 3)
     looks = [now_s for now_s, outcome in plant.outcomes if outcome.proposal.probing and 345.0 < now_s <= 900.0]
     assert len(looks) == 1
+
+
+@pytest.mark.parametrize("away_periods", [0, 2, 20])
+def test_a_look_that_a_restart_cut_short_is_returned_from_or_judged(away_periods: int) -> None:
+    plant = Plant(config(), SCENARIOS["steady"])
+    now_s = PERIOD_S
+    while not plant.tick(now_s).proposal.probing:
+        now_s += PERIOD_S
+    assert plant.state.probe is not None
+    before = plant.state.probe.before
+    stored = json.loads(json.dumps(memory.to_document(plant.state)))
+    plant.state, fault = memory.from_document(stored, plant.config)
+    assert fault is None
+    now_s += (1 + away_periods) * PERIOD_S
+    outcome = plant.tick(now_s)
+    assert outcome.state.probe is None
+    assert outcome.state.schedule == before
