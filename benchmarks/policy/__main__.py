@@ -6,17 +6,21 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from benchmarks.policy import cases, outcome, page
+from benchmarks.policy import cases, outcome, page, traces
 from benchmarks.policy.cases import Case
 from benchmarks.policy.headline import Table, headline
 from benchmarks.policy.outcome import Outcome
+from benchmarks.policy.traces import Frontiers, Replay
 
-Job = tuple[Case, str]
+Job = Callable[[], Outcome | Replay]
 OUTPUT = Path("docs/benchmarks")
+MOST_SEEDS = max(cases.FULL.seeds.values())
 QUICK_OUTPUT = Path("build/benchmarks")
 
 
@@ -24,31 +28,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policy", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer seeds, levels and minutes: under a minute")
+    parser.add_argument(
+        "--seeds", type=int, default=MOST_SEEDS, help="at most so many of each group; the page says how many"
+    )
     parser.add_argument("--jobs", type=int, default=min(2, multiprocessing.cpu_count()), help="processes")
     parser.add_argument("--output", type=Path, help="folder for policy.json, policy.md and the plots")
     parser.add_argument("--only", default="", help="run only cases whose name begins so, and print their decisions")
     parser.add_argument("--seed", type=int, default=0, help="the seed that --only plays")
     chosen = parser.parse_args(arguments)
-    every = cases.cases(cases.QUICK if chosen.quick else cases.FULL)
+    size = cases.QUICK if chosen.quick else cases.FULL
+    size = replace(size, seeds={group: min(seeds, chosen.seeds) for group, seeds in size.seeds.items()})
+    every = cases.cases(size)
     if chosen.only:
         explain([case for case in every if case.name.startswith(chosen.only) and case.seed == chosen.seed])
         return
     began_s = time.perf_counter()
-    outcomes = play_all([(case, arm) for case in every for arm in case.arms], chosen.jobs)
+    extent = traces.QUICK if chosen.quick else traces.FULL
+    # The traces first: they are long, and the last jobs should be short so that the workers end together.
+    found = play_all(
+        [*traces.replays(extent), *(partial(_play, case, arm) for case in every for arm in case.arms)], chosen.jobs
+    )
     wall_s = time.perf_counter() - began_s
-    table = Table(outcomes)
-    figures = headline(table)
+    table = Table(one for one in found if isinstance(one, Outcome))
+    frontiers = Frontiers([one for one in found if isinstance(one, Replay)])
+    figures = headline(table, frontiers)
     page.write(
         table,
+        frontiers,
         figures,
         chosen.output or (QUICK_OUTPUT if chosen.quick else OUTPUT),
         {
-            "command": "make bench-policy" + (" QUICK=1" if chosen.quick else ""),
+            "command": _command(chosen),
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "replayed_hours": round(sum(case.duration_s * len(case.arms) for case in every) / 3600.0, 1),
             "wall_minutes": round(wall_s / 60.0, 1),
             "processes": chosen.jobs,
-            "seeds": len({case.seed for case in every}),
+            "seeds": {**size.seeds, "trace": extent.seeds},
             "quick": chosen.quick,
         },
     )
@@ -56,18 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{key:<36} {'not measured' if figure.value is None else f'{figure.value:.4g}':>12}  {figure.where}")
 
 
-def play_all(jobs: Sequence[Job], processes: int) -> list[Outcome]:
-    """Every job; progress goes to stderr."""
+def _command(chosen: argparse.Namespace) -> str:
+    if chosen.seeds < MOST_SEEDS:
+        return f"python -m benchmarks.policy --seeds {chosen.seeds}" + (" --quick" if chosen.quick else "")
+    return "make bench-policy" + (" QUICK=1" if chosen.quick else "")
+
+
+def play_all(jobs: Sequence[Job], processes: int) -> list[Outcome | Replay]:
+    """What every job gives, in their order; progress goes to stderr."""
     began_s, last_s, found = time.perf_counter(), 0.0, []
     with multiprocessing.Pool(processes) as pool:
-        for one in pool.imap_unordered(_play, jobs):
+        for one in pool.imap_unordered(_numbered, enumerate(jobs)):
             found.append(one)
             passed_s = time.perf_counter() - began_s
             if passed_s > last_s + 5.0 or len(found) == len(jobs):
                 last_s = passed_s
                 print(f"{len(found)} of {len(jobs)} replays, {passed_s:.0f} s", file=sys.stderr, flush=True)
-    order = {(case.name, arm, case.seed): number for number, (case, arm) in enumerate(jobs)}
-    return sorted(found, key=lambda one: order[one.case, one.arm, one.seed])
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
 def explain(chosen: Iterable[Case]) -> None:
@@ -85,8 +105,12 @@ def explain(chosen: Iterable[Case]) -> None:
             print(f"  {change.at_s:6.0f} s {change.kind} {change.before} → {change.after}: {change.reason}")
 
 
-def _play(job: Job) -> Outcome:
-    return outcome.run(*job)[0]
+def _numbered(job: tuple[int, Job]) -> tuple[int, Outcome | Replay]:
+    return job[0], job[1]()
+
+
+def _play(case: Case, arm: str) -> Outcome:
+    return outcome.run(case, arm)[0]
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ class Outcome:
     changes: int = 0
     """Changes of the schedule after the warm-up, probes left out."""
     probes: int = 0
+    """Moves of probes after the warm-up: a look and its return are two."""
     decisions_s: tuple[float, ...] = ()
     """Processor time of Outrider's control passes."""
 
@@ -135,16 +136,6 @@ MEAN_CONTEXT = 230.0
 
 
 def _counted(changes: Sequence[Change], warm_up_s: float) -> tuple[int, int]:
-    """Deliberate changes and probes after the warm-up; the way back from a probe belongs to it."""
-    deliberate = probes = 0
-    before_probe: str | None = None
-    for change in changes:
-        if change.kind != "Schedule":
-            continue
-        if change.reason.startswith("probe"):
-            before_probe = change.before
-            probes += change.at_s > warm_up_s
-            continue
-        returned, before_probe = change.after == before_probe, None
-        deliberate += change.at_s > warm_up_s and not returned
-    return deliberate, probes
+    """Deliberate changes of the schedule and moves of probes, there and back, after the warm-up."""
+    kinds = [change.kind for change in changes if change.at_s > warm_up_s]
+    return kinds.count("Schedule"), kinds.count("Probe")

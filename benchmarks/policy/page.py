@@ -11,13 +11,16 @@ from typing import Any
 
 from benchmarks.policy import plots
 from benchmarks.policy.headline import DEFINITIONS, TARGETS, Figure, Table
+from benchmarks.policy.traces import BASELINES, TRACES, Frontiers
 from outrider.replay.policies import POLICIES
 
 NOTES = Path(__file__).parent / "notes.md"
 """What people wrote about the last full run; it follows the figures."""
 
 
-def write(table: Table, figures: Mapping[str, Figure], folder: Path, about: Mapping[str, Any]) -> None:
+def write(
+    table: Table, traces: Frontiers, figures: Mapping[str, Figure], folder: Path, about: Mapping[str, Any]
+) -> None:
     """All three kinds of file."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
@@ -25,10 +28,11 @@ def write(table: Table, figures: Mapping[str, Figure], folder: Path, about: Mapp
         "spread": {key: {k: _rounded(v) for k, v in asdict(figure).items()} for key, figure in figures.items()},
         "run": dict(about),
         "cases": {case: _case(table, case) for case in table.groups()},
+        "traces": {name: _trace(traces, name) for name in traces.traces},
     }
     (folder / "policy.json").write_text(json.dumps(document, indent=1) + "\n")
-    plots.write(table, folder)
-    (folder / "policy.md").write_text("\n".join(_page(table, figures, about)))
+    plots.write(table, traces, folder)
+    (folder / "policy.md").write_text("\n".join(_page(table, traces, figures, about)))
 
 
 def _case(table: Table, case: str) -> dict[str, Any]:
@@ -56,13 +60,27 @@ def _case(table: Table, case: str) -> dict[str, Any]:
     return found
 
 
-def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any]) -> list[str]:
+def _trace(traces: Frontiers, name: str) -> dict[str, Any]:
+    """Every replay of a trace, by arm."""
+    found: dict[str, Any] = {}
+    for seed in traces.seeds(name):
+        for arm in ("outrider", *BASELINES):
+            found.setdefault(arm, []).extend(
+                {key: _rounded(value) for key, value in asdict(one).items() if key not in ("trace", "arm")}
+                for one in traces.baseline(name, arm, seed)
+            )
+    return found
+
+
+def _page(table: Table, traces: Frontiers, figures: Mapping[str, Figure], about: Mapping[str, Any]) -> list[str]:
+    seeds = ", ".join(f"{group} {count}" for group, count in about["seeds"].items())
     return [
         "# The policy benchmark",
         "",
-        f"Written by `{about['command']}` on {about['date']}: {about['replayed_hours']} hours of one engine replayed in"
-        f" {about['wall_minutes']} minutes on {about['processes']} cores, {about['seeds']} seeds. Do not edit; what the"
-        " figures mean for the reader is in the last section, which comes from `benchmarks/policy/notes.md`.",
+        f"Written by `{about['command']}` on {about['date']}: {about['replayed_hours']} hours of one engine, and the"
+        f" fleets on traces, replayed in {about['wall_minutes']} minutes by {about['processes']} processes. Seeds by"
+        f" group of cases: {seeds}. Do not edit; what the figures mean for the reader is in the last section, which"
+        " comes from `benchmarks/policy/notes.md`.",
         "",
         *SETTING,
         "",
@@ -85,6 +103,7 @@ def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any])
         *_rates(table),
         *_starts(table),
         *_still(table),
+        *_traces(traces),
         NOTES.read_text() if NOTES.exists() else "",
     ]
 
@@ -207,7 +226,39 @@ def _still(table: Table) -> list[str]:
         for seed in table.seeds(case):
             one = table.at(case, "outrider", seed)
             rows.append([case, str(one.changes), str(one.probes)])
-    return ["## Steady noisy load: changes after the warm-up", "", *_rows(["case", "changes", "probes"], rows), ""]
+    head = ["case", "changes", "moves of probes"]
+    return ["## Steady noisy load: changes after the warm-up", "", *_rows(head, rows), ""]
+
+
+def _traces(traces: Frontiers) -> list[str]:
+    rows = []
+    for arm in ("outrider", *BASELINES):
+        cells = []
+        for name in traces.traces:
+            seeds = traces.seeds(name)
+            share = median(traces.misses(name, arm, seed) for seed in seeds)
+            spanned = all(arm == "outrider" or traces.within(name, arm, seed) for seed in seeds)
+            cells.append(f"{100.0 * share:.2f}{'' if spanned else ' *'}")
+        rows.append([f"`{arm}`", *cells])
+    mine = {name: [traces.outrider(name, seed) for seed in traces.seeds(name)] for name in traces.traces}
+    for label, of in (
+        ("replica-hours", lambda name: f"{median(one.replica_hours for one in mine[name]):.2f}"),
+        ("most replicas", lambda name: str(max(one.most_replicas for one in mine[name]))),
+        ("requests", lambda name: str(mine[name][0].num_requests)),
+        ("TPOT objective, ms", lambda name: str(next(one.tpot_ms for one in TRACES if one.trace == name))),
+        ("Outrider over the best", lambda name: _text(median(traces.ratio(name, seed) for seed in traces.seeds(name)))),
+    ):
+        rows.append([label, *(of(name) for name in traces.traces)])
+    return [
+        "## Traces: percent of requests that miss an objective, at Outrider's replica-hours",
+        "",
+        "Twenty minutes of the busiest part, one to eight autoscaled replicas, TTFT within 2 s, acceptance stepping in"
+        " the middle. Outrider sets its own target; the others are read off between fixed ones. \\* marks a baseline"
+        " whose targets do not span these replica-hours: the nearest one's share stands.",
+        "",
+        *_rows(["arm", *traces.traces], rows),
+        "",
+    ]
 
 
 def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

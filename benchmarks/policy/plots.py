@@ -15,11 +15,14 @@ mpl.rcParams["svg.hashsalt"] = "outrider"
 from matplotlib import pyplot as plt  # noqa: E402
 
 from benchmarks.policy.headline import Table  # noqa: E402
+from benchmarks.policy.traces import BASELINES, Frontiers  # noqa: E402
 
 CAPTIONS: Mapping[str, str] = {
     "policy-load": "Token goodput over the oracle's by load, every arm",
     "policy-adaptation": "After a step of acceptance: token goodput over the oracle's by quarter of a minute",
     "policy-headroom": "What is to be gained at each load: no drafter, the best constant K in hindsight, Outrider",
+    "policy-traces": "Traces: share of requests that miss an objective against replica-hours; each baseline at several"
+    " fixed targets, Outrider at the one it sets",
 }
 STYLES: Mapping[str, dict[str, Any]] = {
     "outrider": {"color": "black", "linewidth": 2.2},
@@ -31,13 +34,16 @@ STYLES: Mapping[str, dict[str, Any]] = {
 }
 
 
-def write(table: Table, folder: Path) -> None:
+def write(table: Table, traces: Frontiers, folder: Path) -> None:
     """All of them."""
     for name, draw in (("policy-load", _load), ("policy-adaptation", _adaptation), ("policy-headroom", _headroom)):
         figure, axes = plt.subplots(figsize=(8.0, 4.2), layout="constrained")
         draw(table, axes)
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         plt.close(figure)
+    figure = _traces(traces)
+    figure.savefig(folder / "policy-traces.svg", metadata={"Date": None})
+    plt.close(figure)
 
 
 def _load(table: Table, axes: Any) -> None:
@@ -80,3 +86,32 @@ def _headroom(table: Table, axes: Any) -> None:
     axes.set(xlabel="clients", ylabel="token goodput / oracle", ylim=(0.0, 1.1))
     axes.set_xticks(list(places), [f"{table.level(case):g}" for case in found])
     axes.legend(fontsize=7, loc="lower right")
+
+
+def _traces(traces: Frontiers) -> Any:
+    columns = min(2, len(traces.traces))
+    rows = -(-len(traces.traces) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(4.6 * columns, 3.4 * rows + 0.6), layout="constrained", squeeze=False
+    )
+    for axes, name in zip(grid.flat, traces.traces, strict=False):
+        seed = traces.seeds(name)[0]
+        for arm in BASELINES:
+            style = STYLES.get(arm, {"color": str(0.45 + 0.07 * int(arm[-1])) if arm[-1].isdigit() else None})
+            played = traces.baseline(name, arm, seed)
+            axes.plot(
+                [one.replica_hours for one in played],
+                [100.0 * one.misses for one in played],
+                marker=".",
+                linewidth=0.9,
+                label=arm,
+                **{key: value for key, value in style.items() if key != "linewidth"},
+            )
+        mine = traces.outrider(name, seed)
+        axes.plot(
+            [mine.replica_hours], [100.0 * mine.misses], "*", color="black", markersize=12, zorder=3, label="outrider"
+        )
+        axes.set(title=name, xlabel="replica-hours", ylabel="requests that miss, %", yscale="log")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7)
+    return figure

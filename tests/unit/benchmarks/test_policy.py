@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.policy import cases
+from benchmarks.policy import cases, traces
 from benchmarks.policy.headline import DEFINITIONS, TARGETS, Figure, Table, score
 from benchmarks.policy.outcome import Measured, Outcome, _counted
+from benchmarks.policy.traces import Frontiers, Replay
 from outrider.core.decision import Change
 
 
@@ -24,15 +25,50 @@ def test_the_best_constant_is_chosen_in_hindsight() -> None:
     assert table.best_constant("mixed-measured", 0) == pytest.approx(0.75)
 
 
-def test_a_probe_and_its_return_are_no_deliberate_changes() -> None:
+def test_probes_are_counted_apart_from_deliberate_changes_of_the_schedule() -> None:
     changes = [
         Change(10.0, "Schedule", "a", "b", "in the warm-up"),
-        Change(400.0, "Schedule", "b", "c", "probe: acceptance not seen"),
-        Change(415.0, "Schedule", "c", "b", "at batch 4 K 1→0"),
+        Change(400.0, "Probe", "b", "c", "a look at K 3"),
+        Change(415.0, "Probe", "c", "b", "back"),
         Change(500.0, "Target", "32", "48", "TPOT"),
         Change(600.0, "Schedule", "b", "d", "at batch 4 K 0→1"),
     ]
-    assert _counted(changes, 300.0) == (1, 1)
+    assert _counted(changes, 300.0) == (1, 2)
+
+
+def replay(arm: str, hours: float, misses: float) -> Replay:
+    return Replay("trace", arm, 0, 8.0, hours, misses, 1000, 4)
+
+
+def swept(*points: tuple[float, float], mine: tuple[float, float]) -> Frontiers:
+    """Every baseline with the same points of replica-hours and misses, and Outrider's one."""
+    baselines = [replay(arm, *point) for arm in traces.BASELINES for point in points]
+    return Frontiers([replay("outrider", *mine), *baselines])
+
+
+def test_misses_are_compared_at_equal_replica_hours() -> None:
+    found = swept((1.0, 0.4), (3.0, 0.1), mine=(2.0, 0.1))
+    assert found.misses("trace", "k1", 0) == pytest.approx(0.2)
+    assert found.ratio("trace", 0) == pytest.approx(0.5)
+    assert found.within("trace", "k1", 0)
+
+
+def test_a_target_that_costs_more_and_misses_more_is_not_held_against_a_baseline() -> None:
+    found = swept((1.0, 0.1), (2.0, 0.4), (3.0, 0.1), mine=(2.0, 0.1))
+    assert found.misses("trace", "k1", 0) == pytest.approx(0.1)
+
+
+def test_outside_its_targets_a_baseline_keeps_its_nearest_share() -> None:
+    found = swept((1.0, 0.4), (3.0, 0.1), mine=(9.0, 0.0))
+    assert found.misses("trace", "k1", 0) == pytest.approx(0.1)
+    assert not found.within("trace", "k1", 0)
+    assert found.ratio("trace", 0) == pytest.approx(0.01)
+
+
+def test_every_baseline_meets_every_target_on_every_trace_and_outrider_sets_its_own() -> None:
+    jobs = list(traces.replays(traces.FULL))
+    assert [job.args[2] for job in jobs if job.args[1] == "outrider"] == [None] * len(traces.TRACES)
+    assert len(jobs) == sum(1 + len(traces.BASELINES) * len(case.targets) for case in traces.TRACES)
 
 
 def test_every_target_has_a_definition_and_a_median_shows_its_spread() -> None:
