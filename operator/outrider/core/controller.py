@@ -161,7 +161,8 @@ def _discuss(facts: Facts) -> Proposal:
 
 def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> tuple[ControllerState, Change | None]:
     frozen = facts.config.frozen or facts.config.mode == "Observe"
-    if frozen or proposal.held or proposal.schedule == state.schedule:
+    confirmed = state.probe is not None and proposal.schedule != state.probe.before
+    if frozen or proposal.held or (proposal.schedule == state.schedule and not confirmed):
         return state, None
     before, after, now_s = state.schedule, proposal.schedule, facts.now_s
     moved = replace(state, schedule=after, generation=state.generation + 1, schedule_changed_s=now_s, trial=None)
