@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from outrider.core import latency, learning
+from outrider.core.controller import Outcome, control
+from outrider.core.guards import Facts
 from outrider.core.objective import Yield
 from outrider.core.observation import EngineWindow, Histogram, Observation, StepCell
 from outrider.core.schedule import Schedule, parse_text
-from outrider.core.series import Series
-from outrider.core.state import ControllerConfig
+from outrider.core.series import Missing, Series
+from outrider.core.state import ControllerConfig, ControllerState, initial_state
 
 VALUES = (0, 1, 2, 3, 5)
+GONE = Missing("PrometheusUnreachable", "Prometheus does not answer")
 
 
 def series(
@@ -79,13 +87,63 @@ def observation(
     )
 
 
-def yields(rows: Mapping[int, Sequence[float]]) -> Yield:
-    """A prediction by K, each row TPOT in milliseconds by batch size."""
-    import numpy as np
+def yields(
+    rows: Mapping[int, Sequence[float]],
+    *,
+    errors: Mapping[int, float] | None = None,
+    length_errors: Mapping[int, float] | None = None,
+    measured: tuple[int, int] | None = None,
+) -> Yield:
+    """A prediction by K, each row TPOT in milliseconds by batch size.
 
-    return Yield(tuple(rows), np.array([list(row) for row in rows.values()]) / 1e3)
+    ``errors`` and ``length_errors`` are relative, by K, and zero where not given; ``measured`` are the first and the
+    last batch size with measurements near by, of every K.
+    """
+    tpot_s = np.array([list(row) for row in rows.values()]) / 1e3
+    sizes = np.arange(1, tpot_s.shape[1] + 1)
+    first, last = measured or (1, len(sizes))
+    return Yield(
+        tuple(rows),
+        tpot_s,
+        time_error=np.array([np.full(len(sizes), (errors or {}).get(k, 0.0)) for k in rows]),
+        length_error=np.array([(length_errors or {}).get(k, 0.0) for k in rows]),
+        extrapolated=np.tile((sizes < first) | (sizes > last), (len(rows), 1)),
+    )
 
 
 def text(schedule: Schedule) -> str:
     """The schedule as users read it."""
     return str(schedule)
+
+
+def run(state: ControllerState, window: Observation | Missing, now_s: float = 15.0, **changes: Any) -> Outcome:
+    """One pass over one window, with these fields of the configuration."""
+    return control(config(**changes), state, window, window, now_s)
+
+
+def learnt(*, survival: Sequence[float] = (0.75, 0.56, 0.42), **changes: Any) -> ControllerState:
+    """A state with evidence for K 3 at batch 32 up to second 0, whose schedule never changed."""
+    seen = observation(since=-15.0, until=0.0, survival=survival)
+    return replace(run(initial_state(config()), seen, 0.0, mode="Observe").state, **changes)
+
+
+def predict(state: ControllerState) -> Yield:
+    """What a state lets expect of each K."""
+    model = latency.fit(state.latency, config().capture_size)
+    predicted = learning._predict(config(), state, model)
+    assert predicted is not None
+    return predicted
+
+
+def facts(predicted: Yield, schedule: str, *, now_s: float = 1_000.0, batch: float = 32.0, **changes: Any) -> Facts:
+    """A pass at this load with this schedule and prediction; ``changes`` are fields of the state, the window or the
+    pass."""
+    of_pass = {key: changes.pop(key) for key in ("verdict", "shift") if key in changes}
+    of_config = {key: changes.pop(key) for key in ("tpot_objective_s", "min_speculative_tokens") if key in changes}
+    of_window = {key: changes.pop(key) for key in ("waiting", "tpot_s", "window") if key in changes}
+    size = predicted.max_batch_size
+    values = tuple(sorted({0, *predicted.values}))
+    settings = config(values=values, max_batch_size=size, initial=parse_text(schedule), **of_config)
+    window = of_window.pop("window", None) or observation(batch=batch, k=parse_text(schedule).at(batch), **of_window)
+    state = replace(learnt(), schedule=parse_text(schedule), **changes)
+    return Facts(settings, state, now_s, window, predicted, of_pass.get("verdict"), of_pass.get("shift"))

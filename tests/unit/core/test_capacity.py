@@ -17,19 +17,19 @@ LINE_S = np.arange(1, 257) * 1e-4  # a tenth of a millisecond a token for each r
 def able(**changes: Any) -> Capacity:
     facts: dict[str, Any] = {
         "tpot_objective_s": 0.010,
-        "interference_s": 0.0,
         "measured_batch": 256.0,
         "kv_cache_tokens": None,
         "tokens_per_request": None,
     }
-    return capacity(LINE_S, **{**facts, **changes})
+    tpot_s = changes.pop("tpot_s", LINE_S)
+    return capacity(tpot_s, **{**facts, **changes})
 
 
 @pytest.mark.parametrize(
     ("changes", "requests", "limited_by"),
     [
         pytest.param({}, 90, "TPOT", id="100 requests reach the objective, and a tenth is left to the HPA's tolerance"),
-        pytest.param({"interference_s": 1e-4}, 45, "TPOT", id="prefill and spread add as much again"),
+        pytest.param({"tpot_s": 2 * LINE_S}, 45, "TPOT", id="tokens that take twice as long halve it"),
         pytest.param({"tpot_objective_s": 1.0}, 230, "BatchSize", id="an easy objective leaves the engine's own limit"),
         pytest.param({"tpot_objective_s": None}, 230, "BatchSize", id="no objective, no latency limit"),
         pytest.param({"tpot_objective_s": 1e-5}, 1, "TPOT", id="an objective that even one request misses"),
@@ -72,7 +72,6 @@ def test_slower_tokens_never_raise_the_target(tpot: list[float], worse: float) -
         return capacity(
             np.array(tpot) * factor,
             tpot_objective_s=0.1,
-            interference_s=0.0,
             measured_batch=8.0,
             kv_cache_tokens=None,
             tokens_per_request=None,

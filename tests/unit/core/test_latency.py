@@ -15,7 +15,7 @@ from outrider.core import measured_profile
 from outrider.core.held_out import held_out
 from outrider.core.latency import HALF_LIFE_S, LatencyState, fit, update
 from outrider.core.observation import StepCell
-from outrider.core.step_cells import Cell
+from outrider.core.step_cells import Cell, band
 from outrider.core.step_time import GENERIC, Experts, points_of
 
 CAPTURE = 512
@@ -93,12 +93,32 @@ def test_steps_with_prefill_follow_another_law_and_are_left_out() -> None:
     state = update(LatencyState(), [StepCell(32, 3, True, 400, 12.0, 12000)], 0.0, generation_tokens=1000.0)
     assert state.cells == {}
     assert state.interference.tokens == 1000.0
-    assert state.interference.mixed.keys() == {(32, 3)}
+    assert state.interference.mixed.keys() == {(band(30.0), 3)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        pytest.param(96, 128, True, id="the engine's bucket of 128 holds both"),
+        pytest.param(100, 104, False, id="a little noise in the load makes no new cell"),
+        pytest.param(64, 66, False, id="whatever side of the engine's bucket it lies on"),
+    ],
+)
+def test_cells_are_kept_by_half_octaves_of_the_mean_batch(one: int, other: int, *, apart: bool) -> None:
+    steps = [StepCell(bucket(b), 3, False, 400.0, 4.0, 400.0 * b) for b in (one, other)]
+    state = update(LatencyState(), steps, 0.0)
+    assert len(state.cells) == (2 if apart else 1)
+    assert sum(cell.steps for cell in state.cells.values()) == 800.0
+
+
+@pytest.mark.parametrize(("mean_batch", "number"), [(0.5, 0), (1.0, 0), (2.0, 2), (32.0, 10), (45.3, 11), (256.0, 16)])
+def test_there_are_two_bands_an_octave(mean_batch: float, number: int) -> None:
+    assert band(mean_batch) == number
 
 
 def test_old_steps_fade_and_disappear() -> None:
     state = update(seen((32, 3), steps=8.0), [], HALF_LIFE_S)
-    assert state.cells[32, 3] == Cell(4.0, pytest.approx(4.0 * 0.01087, rel=1e-3), 128.0)  # type: ignore[arg-type]
+    assert state.cells[band(32.0), 3] == Cell(4.0, pytest.approx(4.0 * 0.01087, rel=1e-3), 128.0)  # type: ignore[arg-type]
     assert update(state, [], 3 * HALF_LIFE_S).cells == {}
 
 

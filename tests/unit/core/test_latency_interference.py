@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,7 @@ def mixed(seconds: float, steps: float = 100.0, batch: int = 32) -> StepCell:
 
 
 def overhead_s(state: Interference, decode_s: float = 0.010) -> float | None:
-    return interference.overhead_s(state, lambda batch, k, context: decode_s)
+    return interference.overhead_s(state, lambda batch, k, context: np.full_like(batch, decode_s))
 
 
 def test_overhead_is_the_extra_time_of_mixed_steps_over_the_tokens_generated() -> None:

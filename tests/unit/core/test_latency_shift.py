@@ -8,6 +8,7 @@ import pytest
 from outrider.core import latency, step_time_shift
 from outrider.core.latency import KEEP_AFTER_SHIFT, LatencyModel, LatencyState
 from outrider.core.observation import StepCell
+from outrider.core.step_cells import band
 from outrider.core.step_time_shift import StepTimeShift, Watch
 
 DEVIATION = 0.03
@@ -80,6 +81,11 @@ def test_residual_is_measured_over_predicted_and_ignores_what_the_model_does_not
     assert latency.residual(model, unknown) is None
 
 
+def test_the_alarm_says_how_much_and_since_when() -> None:
+    sentence = "steps take 1.30 times as long as before, for 4 windows by now"
+    assert str(StepTimeShift(1.3, 4)) == sentence
+
+
 def test_on_an_alarm_older_steps_are_scaled_and_count_less() -> None:
     state, model = known(cell(3, 0.011), cell(1, 0.0086))
     shift = None
@@ -87,7 +93,7 @@ def test_on_an_alarm_older_steps_are_scaled_and_count_less() -> None:
         state, shift = latency.look(state, model, [cell(3, 0.011 * 1.3)])
     assert shift.ratio == pytest.approx(1.3, rel=0.03)
     assert "1.3" in str(shift)
-    assert state.cells[32, 1].steps == pytest.approx(500.0 * KEEP_AFTER_SHIFT)
+    assert state.cells[band(32.0), 1].steps == pytest.approx(500.0 * KEEP_AFTER_SHIFT)
     again = latency.fit(state, 512)
     assert again is not None
     for k in (1, 3):

@@ -15,7 +15,7 @@ from outrider.core.drift import Drift
 from outrider.core.interference import Interference, Spread
 from outrider.core.latency import LatencyState
 from outrider.core.schedule import parse_text
-from outrider.core.state import Bar, ControllerState, Trial, initial_state
+from outrider.core.state import Bar, ControllerState, Probe, Trial, initial_state
 from outrider.core.step_cells import Cell
 from outrider.core.step_time_shift import Side, Watch
 from outrider.core.survival import Counts
@@ -37,8 +37,8 @@ def full_state() -> ControllerState:
             slow=SlowCounts(Counts((9e4,), (7e4,)), 1800.0, Counts((5e4,), (3e4,)), declining=True),
         ),
         latency=LatencyState(
-            {(32, 3): Cell(400.0, 4.4, 12_000.0, 612.0), (64, 1): Cell(20.0, 0.2, 900.0)},
-            Interference({(32, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
+            {(10, 3): Cell(400.0, 4.4, 12_000.0, 612.0), (11, 1): Cell(20.0, 0.2, 900.0)},
+            Interference({(10, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
             Watch(Side(2.5, 3, 2.75, 0.21), Side(), 0.034),
         ),
         learned_until_s=1_000.5,
@@ -46,11 +46,11 @@ def full_state() -> ControllerState:
         jumped_s=850.0,
         schedule_changed_s=900.0,
         trial=Trial(parse_text("1-256:3"), 900.0, 91.5, 0.0109, 31.0, 4_000.0, good=1),
-        probing=True,
+        probe=Probe(parse_text("1-256:2"), 900.0),
+        credit_s=1.234,
         bars=(Bar(5, 4, 16, 2_000.0, 2),),
         target=42,
         target_changed_s=500.0,
-        interference_s=0.00131,
         history=(Change(900.0, "Schedule", "1-256:3", "1-24:5 25-256:1", "at batch 12 K 3→5"),),
     )
 
@@ -68,6 +68,29 @@ def test_what_an_earlier_version_did_not_write_of_acceptance_starts_afresh() -> 
     assert state.acceptance == AcceptanceState((800.0, 400.0), (600.0, 200.0))
 
 
+def test_a_probe_under_way_is_returned_from_after_a_restart() -> None:
+    """The schedule in force is the probe's: without its way back a restart would turn every look into a change."""
+    document = json.loads(json.dumps(memory.to_document(full_state())))
+    state, _ = memory.from_document(document, config())
+    assert state.probe == Probe(parse_text("1-256:2"), 900.0)
+    assert state.schedule != state.probe.before
+
+
+def test_a_restart_gives_no_fresh_credit() -> None:
+    spent = replace(full_state(), credit_s=0.0, probe=None)
+    state, _ = memory.from_document(json.loads(json.dumps(memory.to_document(spent))), config())
+    assert state.credit_s == 0.0
+    assert state.probe is None
+
+
+def test_a_document_from_before_probes_had_a_budget_starts_without_credit() -> None:
+    document = memory.to_document(full_state())
+    del document["probe"], document["credit"]
+    state, complaint = memory.from_document(document, config())
+    assert complaint is None
+    assert (state.probe, state.credit_s) == (None, 0.0)
+
+
 def test_a_new_service_survives_it_too() -> None:
     fresh = initial_state(config())
     assert memory.from_document(memory.to_document(fresh), config()) == (fresh, None)
@@ -81,6 +104,8 @@ def test_a_new_service_survives_it_too() -> None:
         pytest.param({"acceptance": None}, "damaged", id="a field of another type"),
         pytest.param({"bars": [{"unknown": 1}]}, "damaged", id="an unknown field inside"),
         pytest.param({"target": "many"}, "damaged", id="a word for a number"),
+        pytest.param({"probe": {"at_s": 1.0}}, "damaged", id="a probe without a way back"),
+        pytest.param({"credit": None}, "damaged", id="a credit that is no number"),
     ],
 )
 def test_a_damaged_document_starts_afresh_and_says_so(change: dict[str, Any], complaint: str) -> None:
