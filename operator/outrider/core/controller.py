@@ -172,7 +172,7 @@ def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> 
         if facts.predicted is not None:
             batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
             credit_s = max(0.0, credit_s - exploration.cost_s(facts, after.at(batch), batch))
-        moved = replace(moved, probe=Probe(before, now_s), credit_s=credit_s)
+        moved = replace(moved, probe=Probe(before, now_s), probed_s=now_s, credit_s=credit_s)
         return moved, Change(now_s, "Probe", str(before), str(after), reason)
     if state.probe is not None and after == state.probe.before:
         moved = replace(moved, probe=None, schedule_changed_s=state.schedule_changed_s)

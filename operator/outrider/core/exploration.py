@@ -30,6 +30,10 @@ BAND = 1.5
 """A probe covers batch sizes from the present one over this to so many times it."""
 QUEUED = 0.1
 """Requests waiting over requests running that make a queue: arrivals that wait for the next step do not."""
+LOOK_S = 12.0
+"""A probe lasts at least so long, whatever the control period: a shorter one is mostly noise."""
+REST_S = 60.0
+"""From the begin of one probe to that of the next: a service that is looked at all the time has no schedule."""
 MAX_PERIODS = 4
 """A probe that has not answered by then goes back."""
 
@@ -62,9 +66,13 @@ def probe_when_blind(proposal: Proposal, facts: Facts) -> Proposal:
 
 
 def probe_ended(proposal: Proposal, facts: Facts) -> Proposal:
-    """A probe that could not answer in its time goes back."""
+    """A probe takes its time, and one that could not answer in it goes back."""
     probe = facts.state.probe
-    if proposal.settled or probe is None or facts.now_s < probe.at_s + MAX_PERIODS * facts.config.period_s:
+    if proposal.settled or probe is None:
+        return proposal
+    if facts.now_s < probe.at_s + LOOK_S:
+        return proposal.hold(facts.state.schedule, "Probing", "a look at another K is under way")
+    if facts.now_s < probe.at_s + max(LOOK_S, MAX_PERIODS * facts.config.period_s):
         return proposal
     return proposal.to(probe.before, "probe ended: it saw too little to answer", settled=True)
 
@@ -72,8 +80,9 @@ def probe_ended(proposal: Proposal, facts: Facts) -> Proposal:
 def explore(proposal: Proposal, facts: Facts) -> Proposal:
     """Where nothing better is known, look at the K that may be better than predicted, if the budget allows it."""
     state = facts.state
+    rested = state.probed_s is None or facts.now_s >= state.probed_s + REST_S
     moves = proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None
-    if proposal.settled or moves or state.probe is not None or _strained(facts):
+    if proposal.settled or moves or not rested or state.probe is not None or _strained(facts):
         return proposal
     batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
     hopeful = [(hope, k) for k in _within_reach(facts, batch) if (hope := _hope(facts, k, batch)) is not None]
@@ -86,7 +95,7 @@ def explore(proposal: Proposal, facts: Facts) -> Proposal:
     return proposal.probe(
         _with_band(facts.present, facts.config.max_batch_size, batch, k),
         f"probe: at batch {batch} K {k} may yield up to {hope:.0%} more than K {present}; looking for"
-        f" {facts.config.period_s:.0f} s",
+        f" {max(LOOK_S, facts.config.period_s):.0f} s",
     )
 
 
@@ -95,7 +104,7 @@ def cost_s(facts: Facts, num_speculative_tokens: int, batch: int) -> float:
     present = facts.present.at(batch)
     ratio = _ratio(facts, num_speculative_tokens, batch)
     error = facts.outlook.error_between(num_speculative_tokens, present, batch)
-    return facts.config.period_s * max(0.0, 1.0 - ratio + error)
+    return max(LOOK_S, facts.config.period_s) * max(0.0, 1.0 - ratio + error)
 
 
 def _within_reach(facts: Facts, batch: int) -> list[int]:

@@ -105,6 +105,8 @@ class ControllerState:
     trial: Trial | None = None
     probe: Probe | None = None
     """Set while the present schedule is a probe."""
+    probed_s: float | None = None
+    """When the last probe began."""
     credit_s: float = START_CREDIT_S
     """Goodput that probes may still cost, in seconds of it."""
     bars: tuple[Bar, ...] = ()
