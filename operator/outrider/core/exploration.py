@@ -33,7 +33,8 @@ QUEUED = 0.1
 LOOK_S = 12.0
 """A probe lasts at least so long, whatever the control period: a shorter one is mostly noise."""
 REST_S = 60.0
-"""From the begin of one probe to that of the next: a service that is looked at all the time has no schedule."""
+"""From the begin of one probe to that of the next, but after a jump: a service that is looked at all the time has no
+schedule."""
 MAX_PERIODS = 4
 """A probe that has not answered by then goes back."""
 
@@ -80,7 +81,7 @@ def probe_ended(proposal: Proposal, facts: Facts) -> Proposal:
 def explore(proposal: Proposal, facts: Facts) -> Proposal:
     """Where nothing better is known, look at the K that may be better than predicted, if the budget allows it."""
     state = facts.state
-    rested = state.probed_s is None or facts.now_s >= state.probed_s + REST_S
+    rested = facts.settling or state.probed_s is None or facts.now_s >= state.probed_s + REST_S
     moves = proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None
     if proposal.settled or moves or not rested or state.probe is not None or _strained(facts):
         return proposal
