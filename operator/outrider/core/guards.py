@@ -160,7 +160,9 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     where = f"batch {batch}"
     if gain[min(batch, len(gain)) - 1] < DEAD_BAND:
         # Little to gain where the service runs; name the place where the change matters most.
-        now, (_, batch) = batch, objective.best_band(gain)
+        size = facts.config.max_batch_size
+        moved = np.array(present.lookup(size)[1:]) != np.array(best.lookup(size)[1:])
+        now, batch = batch, 1 + int(np.argmax(np.where(moved, gain, -np.inf)))
         where = f"batch {batch} ({now} at present)"
     old, new = present.at(batch), best.at(batch)
     return proposal.to(best, f"at {where} K {old}→{new}: {_compare(facts, old, new, batch)}")
