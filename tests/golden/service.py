@@ -41,7 +41,7 @@ class Narrated:
 
 
 def play(
-    *faults: Fault, replicas: int = 2, rate_rps: float = 8.0, duration_s: float = 300.0
+    *faults: Fault, replicas: int = 2, rate_rps: float = 8.0, duration_s: float = 225.0
 ) -> tuple[Narrated, FleetResult]:
     """A steady stream of like requests, and what goes wrong meanwhile."""
     rendered = render(read_manifest(SAMPLE), PERIOD_S)

@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 
 from outrider.core import memory
+from outrider.core.exploration import MAX_PERIODS
 from outrider.core.schedule import parse_text
+from outrider.core.series import Missing
+from outrider.core.state import START_CREDIT_S
 from outrider.simulator.faults import Restart, SlowReplica
 from outrider.simulator.profile import MOE_PROFILE
 from tests.golden import service
@@ -167,6 +170,20 @@ def test_looks_keep_to_their_budget_while_nothing_changes() -> None:
     quiet = [outcome for now_s, outcome in plant.outcomes if now_s <= 100 * PERIOD_S]
     away = sum(outcome.state.probe is not None for outcome in quiet)
     assert 0 < away <= len(quiet) / 10
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_look_lasts_longer_than_four_periods_or_overdraws_its_budget(name: str) -> None:
+    plant = played(name)
+    since: float | None = None
+    for now_s, outcome in plant.outcomes:
+        probe = outcome.state.probe
+        if probe is None:
+            since = None
+        elif not isinstance(plant.observe(now_s - 1.0, now_s), Missing):
+            since = probe.at_s if since is None else since
+            assert now_s - since < MAX_PERIODS * plant.config.period_s
+        assert 0.0 <= outcome.state.credit_s <= START_CREDIT_S
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.core import controller, exploration
 from outrider.core.decision import Proposal
-from outrider.core.exploration import BUDGET, MAX_PERIODS, PROBE_AFTER_S
+from outrider.core.exploration import BUDGET, LOOK_S, MAX_PERIODS, PROBE_AFTER_S, REST_S
 from outrider.core.guards import Facts
 from outrider.core.objective import Yield
 from outrider.core.schedule import parse_text
@@ -52,6 +52,9 @@ def test_it_looks_at_the_k_that_may_gain_most_around_the_present_batch_size() ->
         pytest.param({"tpot_s": 0.020, "tpot_objective_s": None}, 5, id="without an objective none is missed"),
         pytest.param({"probe": Probe(parse_text("1-64:3"), 990.0)}, 3, id="one look at a time"),
         pytest.param({"credit_s": 0.0}, 3, id="not without credit"),
+        pytest.param({"probed_s": 1_000.0 - REST_S + 1}, 3, id="not within a minute of the last look's begin"),
+        pytest.param({"probed_s": 1_000.0 - REST_S}, 5, id="a minute after it"),
+        pytest.param({"probed_s": 990.0, "jumped_s": 995.0}, 5, id="at once after a jump: all is new"),
     ],
 )
 def test_when_it_looks(changes: dict[str, Any], expected: int) -> None:
@@ -197,6 +200,23 @@ def test_a_look_that_sees_too_little_ends_in_time(periods: int, *, ends: bool) -
     found = exploration.probe_ended(Proposal(seen.present), seen)
     assert found.settled is ends
     assert found.schedule == back
+
+
+def test_a_look_takes_its_time_where_passes_are_short() -> None:
+    back = parse_text("1-64:3")
+    young, old = (
+        exploration.probe_ended(Proposal(back), facts(outlook(), "1-64:5", probe=Probe(back, 1_000.0 - age_s)))
+        for age_s in (LOOK_S - 1.0, LOOK_S)
+    )
+    assert young.held is not None
+    assert (young.held.reason, young.schedule) == ("Probing", parse_text("1-64:5"))
+    assert old.held is None
+
+
+def test_a_short_period_makes_no_look_cheaper_than_its_time() -> None:
+    seen = facts(outlook(errors={3: 0.0, 5: 0.1}), "1-64:3")
+    short = replace(seen, config=replace(seen.config, period_s=5.0))
+    assert exploration.cost_s(short, 5, 32) == pytest.approx(LOOK_S * (1.0 - 10.0 / 10.4 + 0.1))
 
 
 OFF = {"schedule": parse_text("1-256:0")}

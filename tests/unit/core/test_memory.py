@@ -47,6 +47,7 @@ def full_state() -> ControllerState:
         schedule_changed_s=900.0,
         trial=Trial(parse_text("1-256:3"), 900.0, 91.5, 0.0109, 31.0, 4_000.0, good=1),
         probe=Probe(parse_text("1-256:2"), 900.0),
+        probed_s=900.0,
         credit_s=1.234,
         bars=(Bar(5, 4, 16, 2_000.0, 2),),
         target=42,
@@ -85,10 +86,10 @@ def test_a_restart_gives_no_fresh_credit() -> None:
 
 def test_a_document_from_before_probes_had_a_budget_starts_without_credit() -> None:
     document = memory.to_document(full_state())
-    del document["probe"], document["credit"]
+    del document["probe"], document["probed"], document["credit"]
     state, complaint = memory.from_document(document, config())
     assert complaint is None
-    assert (state.probe, state.credit_s) == (None, 0.0)
+    assert (state.probe, state.probed_s, state.credit_s) == (None, None, 0.0)
 
 
 def test_a_new_service_survives_it_too() -> None:
