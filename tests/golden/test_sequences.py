@@ -312,7 +312,8 @@ def test_speculation_comes_back_when_drafts_are_accepted_again_after_a_collapse(
     scenario = Scenario(batch=always(32.0), alpha=lambda t: 0.75 if t <= 300.0 or t > 900.0 else 0.0, duration_s=1800.0)
     plant = Plant(config(), scenario).play()
     k = {now_s: outcome.state.schedule.at(32) for now_s, outcome in plant.outcomes}
-    assert (k[300.0], k[345.0], k[900.0], k[1800.0]) == (3, 0, 0, 3)
+    assert (k[300.0], k[345.0], k[900.0]) == (3, 0, 0)
+    assert k[960.0] >= 3  # the look began at 945 s
     looks = [now_s for now_s, outcome in plant.outcomes if outcome.proposal.probing and 345.0 < now_s <= 900.0]
     assert len(looks) == 1
 

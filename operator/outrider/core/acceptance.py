@@ -11,7 +11,7 @@ draft is rejected while the engine works, or acceptance sinks over hours (`outri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outrider.core import drift, trend
@@ -102,6 +102,9 @@ def update(
     dropped."""
     window, elapsed_s = Counts(tuple(drafted), tuple(accepted)), max(0.0, elapsed_s)
     noticed, jumped = drift.judge(state.drift, state.counts, window)
+    if state.collapsed and window.drafts >= MIN_DRAFTS and _rejected_windows(state, window) == 0:
+        # Drafts are accepted again: the few counts of the collapse prove no jump, but nothing of them holds any more.
+        noticed, jumped = replace(noticed, above=0.0, below=0.0), True
     counts = window if jumped else state.counts.plus(window, keep=0.5 ** (elapsed_s / HALF_LIFE_S))
     return AcceptanceState(
         counts.drafted,

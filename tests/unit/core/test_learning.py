@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.core import learning
+from outrider.core.acceptance import AcceptanceState
 from outrider.core.interference import Spread
 from outrider.core.schedule import parse_text
 from outrider.core.state import ControllerState, Probe, initial_state
@@ -48,6 +49,17 @@ def test_the_time_of_a_jump_is_kept() -> None:
         ).state
         since += 15.0
     assert state.jumped_s == since
+
+
+def test_drafts_that_are_accepted_again_after_a_collapse_are_a_jump() -> None:
+    """The few drafts of a collapse prove none by their number, and yet nothing that they say holds any more."""
+    rejected = AcceptanceState((60.0,), (0.0,), rejected_windows=2)
+    lesson = learning.learn(config(), learnt(acceptance=rejected), observation(k=1, survival=(0.75,)))
+    state = lesson.state
+    assert state.acceptance.jumped
+    assert state.jumped_s == 15.0
+    assert state.acceptance.suspicion == 0
+    assert state.acceptance.accepted[0] == pytest.approx(0.75 * state.acceptance.drafted[0])
 
 
 @pytest.mark.parametrize(("steps", "seen"), [pytest.param(1000.0, True, id="many"), pytest.param(0.5, False, id="few")])
