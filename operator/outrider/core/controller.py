@@ -30,8 +30,8 @@ Guard = Callable[[Proposal, Facts], Proposal]
 CHAINS: dict[str, tuple[Guard, ...]] = {
     "Goodput": (
         guards.fresh_data,
-        guards.last_change,
         guards.collapse,
+        guards.last_change,
         exploration.probe_ended,
         exploration.probe_when_blind,
         guards.enough_evidence,
@@ -100,7 +100,7 @@ def control(
     lesson = learning.learn(config, state, increment)
     state, predicted = lesson.state, lesson.predicted
     if since_s is not None and state.learned_until_s is not None:
-        state = exploration.earn(state, state.learned_until_s - since_s)
+        state = exploration.earn(state, state.learned_until_s - since_s, config.period_s)
     verdict = None
     if state.trial is not None:
         verdict, trial = verification.judge(state.trial, config, increment, predicted, now_s)
@@ -173,6 +173,7 @@ def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> 
             batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
             credit_s = max(0.0, credit_s - exploration.cost_s(facts, after.at(batch), batch))
         moved = replace(moved, probe=Probe(before, now_s), probed_s=now_s, credit_s=credit_s)
+        moved = replace(moved, schedule_changed_s=state.schedule_changed_s)
         return moved, Change(now_s, "Probe", str(before), str(after), reason)
     if state.probe is not None and after == state.probe.before:
         moved = replace(moved, probe=None, schedule_changed_s=state.schedule_changed_s)
@@ -198,7 +199,7 @@ def _capacity(
         return replace(UNKNOWN, requests_per_replica=state.target, reason="held: no measurement to base it on")
     kv_tokens = [engine.kv_cache_tokens for engine in window.engines if engine.kv_cache_tokens]
     sizes = np.arange(1, predicted.max_batch_size + 1)
-    decode_s = predicted.under(state.schedule)
+    decode_s = predicted.under(state.schedule if state.probe is None else state.probe.before)
     return capacity(
         latency.percentile_tpot_s(state.latency, decode_s, sizes, predicted.prefill_s),
         tpot_objective_s=config.tpot_objective_s,

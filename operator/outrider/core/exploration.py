@@ -17,19 +17,20 @@ from outrider.core.decision import Proposal
 from outrider.core.guards import DEAD_BAND, Facts, worth
 from outrider.core.schedule import Schedule
 from outrider.core.state import START_CREDIT_S, ControllerState
+from outrider.core.target import strained
 
 PROBE_AFTER_S = 300.0
 """Acceptance unseen for this long is looked up again: at K = 0 nothing else could ever lead back."""
 BUDGET = 0.01
 """Share of goodput that probes may cost."""
+USUAL_PERIOD_S = 15.0
+"""A probe of a longer control period costs more, and the credit may then add up to more."""
 HOPE = 1.0
 """Standard errors by which a K may be better than predicted and still be worth a look."""
 KNOWN = 0.035
 """Below this relative error a K was seen well enough at a load, and a look would tell nothing new."""
 BAND = 1.5
 """A probe covers batch sizes from the present one over this to so many times it."""
-QUEUED = 0.1
-"""Requests waiting over requests running that make a queue: arrivals that wait for the next step do not."""
 LOOK_S = 12.0
 """A probe lasts at least so long, whatever the control period: a shorter one is mostly noise."""
 REST_S = 60.0
@@ -39,11 +40,12 @@ MAX_PERIODS = 4
 """A probe that has not answered by then goes back."""
 
 
-def earn(state: ControllerState, elapsed_s: float) -> ControllerState:
+def earn(state: ControllerState, elapsed_s: float, period_s: float) -> ControllerState:
     """Add what probes may cost for the time that passed; after a jump of acceptance a service is as good as new."""
+    most_s = START_CREDIT_S * max(1.0, period_s / USUAL_PERIOD_S)
     if state.acceptance.jumped:
-        return replace(state, credit_s=START_CREDIT_S)
-    return replace(state, credit_s=min(START_CREDIT_S, state.credit_s + BUDGET * max(0.0, elapsed_s)))
+        return replace(state, credit_s=most_s)
+    return replace(state, credit_s=min(most_s, state.credit_s + BUDGET * max(0.0, elapsed_s)))
 
 
 def probe_when_blind(proposal: Proposal, facts: Facts) -> Proposal:
@@ -53,8 +55,8 @@ def probe_when_blind(proposal: Proposal, facts: Facts) -> Proposal:
     if proposal.settled or smallest is None or state.schedule.at(batch) > 0 or facts.seen.num_drafts >= MIN_DRAFTS / 4:
         return proposal
     seen_s = state.drafts_seen_s
-    since = max(seen_s or 0.0, state.schedule_changed_s or 0.0)
-    if seen_s is not None and facts.now_s < since + PROBE_AFTER_S:
+    moments_s = [at_s for at_s in (seen_s, state.schedule_changed_s, state.probed_s) if at_s is not None]
+    if seen_s is not None and facts.now_s < max(moments_s) + PROBE_AFTER_S:
         message = f"speculation is off at this load; acceptance is probed after {PROBE_AFTER_S:.0f} s without drafts"
         return proposal.hold(state.schedule, "SpeculationOff", message)
     lookup = state.schedule.lookup(facts.config.max_batch_size)[1:]
@@ -83,7 +85,7 @@ def explore(proposal: Proposal, facts: Facts) -> Proposal:
     state = facts.state
     rested = facts.settling or state.probed_s is None or facts.now_s >= state.probed_s + REST_S
     moves = proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None
-    if proposal.settled or moves or not rested or state.probe is not None or _strained(facts):
+    if proposal.settled or moves or not rested or state.probe is not None or strained(facts.config, facts.seen):
         return proposal
     batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
     hopeful = [(hope, k) for k in _within_reach(facts, batch) if (hope := _hope(facts, k, batch)) is not None]
@@ -141,14 +143,6 @@ def _ratio(facts: Facts, num_speculative_tokens: int, batch: int) -> float:
     """Predicted goodput over that of the present K."""
     row = facts.outlook.row
     return float(row(facts.present.at(batch))[batch - 1] / row(num_speculative_tokens)[batch - 1])
-
-
-def _strained(facts: Facts) -> bool:
-    """Requests queue, or the objective is missed."""
-    objective_s = facts.config.tpot_objective_s
-    slow_s = facts.seen.tpot.quantile(facts.config.percentile)
-    queued = facts.seen.waiting >= max(1.0, QUEUED * facts.seen.running)
-    return queued or (objective_s is not None and slow_s is not None and slow_s > objective_s)
 
 
 def _with_band(schedule: Schedule, max_batch_size: int, batch: int, k: int) -> Schedule:

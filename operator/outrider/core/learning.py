@@ -33,7 +33,8 @@ def learn(config: ControllerConfig, state: ControllerState, increment: Observati
         state = replace(state, acceptance=replace(state.acceptance, jumped=False))
         return Lesson(state, _predict(config, state, model))
     elapsed_s = increment.until_s - (increment.since_s if until_s is None else until_s)
-    if model is not None:
+    # A schedule on trial may itself be what makes steps slow: that is for its judge, and not a shift of all steps.
+    if model is not None and state.trial is None and state.probe is None:
         watched, shift = latency.look(state.latency, model, increment.cells)
         state = replace(state, latency=watched)
     state = _count(state, increment, elapsed_s)

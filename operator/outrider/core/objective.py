@@ -129,9 +129,12 @@ def _without_far_turns(predicted: Yield, cost: Floats) -> Floats:
     below them and not fall. A burst of unseen size then meets a K that is too small at worst."""
     first, last = predicted.trusted
     values = np.array(predicted.values)[:, None]
-    at_first, at_last = (predicted.values[int(np.argmin(cost[:, size - 1]))] for size in (first, last))
-    sizes = np.arange(1, predicted.max_batch_size + 1)[None, :]
-    turns = ((sizes > last) & (values > at_last)) | ((sizes < first) & (values < at_first))
+    best = np.array(predicted.values)[np.argmin(cost, axis=0)]
+    most, least = np.full(predicted.max_batch_size, values.max()), np.full(predicted.max_batch_size, values.min())
+    most[last - 1 :] = np.minimum.accumulate(best[last - 1 :])
+    least[:first] = np.maximum.accumulate(best[:first][::-1])[::-1]
+    sizes = np.arange(1, predicted.max_batch_size + 1)
+    turns = ((sizes > last) & (values > most)) | ((sizes < first) & (values < least))
     return np.where(turns, np.inf, cost)
 
 

@@ -25,6 +25,8 @@ URGENT_DWELL_S = 30.0
 """Between two urgent patches: two passes, so that the second has seen something of the first."""
 MAX_RISE = 1.5
 """A rise gives replicas up on a prediction about batches that nobody has run: half as much again at a time."""
+QUEUED = 0.1
+"""Requests waiting over requests running that make a queue: arrivals that wait for the next step do not."""
 REACH = 2.0
 """A rise ends at so many times the largest batch measured: without it a service that never ran more than 3 requests
 at once was trusted with 108."""
@@ -60,6 +62,10 @@ def judge(
     if not settled:
         return Target(before, f"held at {before} while acceptance is unclear")
     after, why = _toward(able, state)
+    if after > before and strained(config, window):
+        return Target(
+            before, f"held at {before}: requests wait or miss the objective, and {after} would give replicas up"
+        )
     if abs(after - before) < TARGET_DEAD_BAND * before:
         return Target(before, why if after == before else f"held at {before}: {after} is within a tenth of it")
     urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)
@@ -70,9 +76,18 @@ def judge(
     )
     if any(since is not None and now_s < since + apart_s for since, apart_s in waits):
         return Target(before, f"held at {before} a moment longer, so that the last change can show; then {why}")
+    if state.probe is not None and not urgent:
+        return Target(before, f"held at {before} while another K is looked at; then {why}")
     if state.trial is not None and not urgent:
         return Target(before, f"held at {before} until the last change of K is judged; then {why}")
     return Target(after, why)
+
+
+def strained(config: ControllerConfig, window: Observation) -> bool:
+    """A tenth as many requests wait as run, or the window's percentile misses the objective."""
+    slow_s = window.tpot.quantile(config.percentile)
+    late = config.tpot_objective_s is not None and slow_s is not None and slow_s > config.tpot_objective_s
+    return late or window.waiting >= max(1.0, QUEUED * window.running)
 
 
 def _toward(able: Capacity, state: ControllerState) -> tuple[int, str]:
