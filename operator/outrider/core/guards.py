@@ -151,7 +151,7 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     if proposal.settled:
         return proposal
     present = proposal.schedule
-    best = objective.best_schedule(facts.outlook, present, facts.config.allowed)
+    best = objective.best_schedule(facts.outlook, present, facts.config.allowed, doubting=not facts.settling)
     if best == present:
         message = f"{best} already yields most"
         return proposal.say(message) if facts.state.probe is None else _answered(proposal, facts.state.probe, message)
@@ -305,6 +305,8 @@ def short_dwell(proposal: Proposal, facts: Facts) -> Proposal:
 def _needed(facts: Facts, proposed: Schedule) -> float:
     """Gain at the present load that is worth a change, the more the less is known of both K; a change is judged, so a
     small mistake costs a minute."""
+    if facts.settling:
+        return DEAD_BAND  # what was measured before the jump deserves no more trust than a prediction
     batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
     old, new = facts.present.at(batch), proposed.at(batch)
     return max(DEAD_BAND, DOUBT * facts.outlook.error_between(old, new, batch) if old != new else 0.0)

@@ -101,14 +101,15 @@ def predict(
     )
 
 
-def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int]) -> Schedule:
+def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int], *, doubting: bool = True) -> Schedule:
     """The schedule of fewest rows whose K are as good as the best of ``allowed`` at every batch size.
 
-    The current schedule is kept while it is as good everywhere, so that noise in the fit moves nothing.
+    The current schedule is kept while it is as good everywhere, so that noise in the fit moves nothing. ``doubting``
+    weighs predictions by their errors, in favour of what was measured.
     """
     permitted = np.array([k in allowed for k in predicted.values])[:, None]
     # What was measured is preferred to what is only predicted: by its error, which looks (`exploration`) then reduce.
-    doubted = predicted.tpot_s * (1.0 + predicted.time_error)
+    doubted = predicted.tpot_s * (1.0 + predicted.time_error) if doubting else predicted.tpot_s
     cost = _without_far_turns(predicted, np.where(permitted, doubted, np.inf))
     good = cost <= (1.0 + MARGIN) * cost.min(axis=0)
     present = [predicted.values.index(k) for k in current.lookup(predicted.max_batch_size)[1:]]
