@@ -55,7 +55,7 @@ def _load(table: Table, axes: Any) -> None:
                 arm, {"color": str(0.55 + 0.05 * int(arm[-1])), "linewidth": 0.9} if arm[-1].isdigit() else {}
             )
             axes.plot(levels, [median(table.ratio(case, arm, "oracle")) for case in found], label=arm, **style)
-    axes.set(xscale="log", xlabel="clients", ylabel="token goodput / oracle", ylim=(0.0, 1.08))
+    axes.set(xscale="log", xlabel="clients", ylabel="token goodput / oracle", ylim=(0.0, 1.18))
     axes.legend(fontsize=7, ncols=2)
 
 
@@ -83,9 +83,9 @@ def _headroom(table: Table, axes: Any) -> None:
         colour = ("tab:gray", "tab:blue", "black")[offset]
         axes.bar([place + 0.27 * (offset - 1) for place in places], heights, 0.25, label=label, color=colour)
     axes.axhline(1.0, color="tab:red", linewidth=0.8)
-    axes.set(xlabel="clients", ylabel="token goodput / oracle", ylim=(0.0, 1.1))
+    axes.set(xlabel="clients", ylabel="token goodput / oracle", ylim=(0.0, 1.3))
     axes.set_xticks(list(places), [f"{table.level(case):g}" for case in found])
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(fontsize=7, loc="upper left", ncols=3)
 
 
 def _traces(traces: Frontiers) -> Any:
