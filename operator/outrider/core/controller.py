@@ -165,24 +165,22 @@ def _move_schedule(facts: Facts, state: ControllerState, proposal: Proposal) -> 
     if frozen or proposal.held or (proposal.schedule == state.schedule and not confirmed):
         return state, None
     before, after, now_s = state.schedule, proposal.schedule, facts.now_s
-    moved = replace(state, schedule=after, generation=state.generation + 1, schedule_changed_s=now_s, trial=None)
+    # A look and the way back from it leave the time of the last change as it is: nothing that lasts has changed.
+    moved = replace(state, schedule=after, generation=state.generation + 1, trial=None, probe=None)
     reason = _main_sentence(proposal)
     if proposal.probing:
         credit_s = state.credit_s
         if facts.predicted is not None:
-            batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
-            credit_s = max(0.0, credit_s - exploration.cost_s(facts, after.at(batch), batch))
+            credit_s = max(0.0, credit_s - exploration.cost_s(facts, after.at(facts.size), facts.size))
         moved = replace(moved, probe=Probe(before, now_s), probed_s=now_s, credit_s=credit_s)
-        moved = replace(moved, schedule_changed_s=state.schedule_changed_s)
         return moved, Change(now_s, "Probe", str(before), str(after), reason)
     if state.probe is not None and after == state.probe.before:
-        moved = replace(moved, probe=None, schedule_changed_s=state.schedule_changed_s)
         return moved, Change(now_s, "Probe", str(before), str(after), reason)
     if facts.verdict == "worse":
         moved = replace(moved, bars=verification.bar(state, facts.seen.batch, now_s))
     elif not proposal.settled and not facts.settling and facts.config.policy == "Goodput":
         moved = replace(moved, trial=verification.begin(facts.present, facts.seen, facts.outlook, now_s))
-    return replace(moved, probe=None), Change(now_s, "Schedule", str(facts.present), str(after), reason)
+    return replace(moved, schedule_changed_s=now_s), Change(now_s, "Schedule", str(facts.present), str(after), reason)
 
 
 def _main_sentence(proposal: Proposal) -> str:

@@ -87,7 +87,7 @@ def explore(proposal: Proposal, facts: Facts) -> Proposal:
     moves = proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None
     if proposal.settled or moves or not rested or state.probe is not None or strained(facts.config, facts.seen):
         return proposal
-    batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
+    batch = facts.size
     hopeful = [(hope, k) for k in _within_reach(facts, batch) if (hope := _hope(facts, k, batch)) is not None]
     if not hopeful:
         return proposal

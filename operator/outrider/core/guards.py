@@ -81,6 +81,11 @@ class Facts:
         assert self.predicted is not None
         return self.predicted
 
+    @property
+    def size(self) -> int:
+        """The median batch size of the window, as far as the prediction reaches."""
+        return min(self.seen.median_batch, self.outlook.max_batch_size)
+
 
 def fresh_data(proposal: Proposal, facts: Facts) -> Proposal:
     """Missing data freezes K."""
@@ -307,9 +312,8 @@ def _needed(facts: Facts, proposed: Schedule) -> float:
     small mistake costs a minute."""
     if facts.settling:
         return DEAD_BAND  # what was measured before the jump deserves no more trust than a prediction
-    batch = min(facts.seen.median_batch, facts.outlook.max_batch_size)
-    old, new = facts.present.at(batch), proposed.at(batch)
-    return max(DEAD_BAND, DOUBT * facts.outlook.error_between(old, new, batch) if old != new else 0.0)
+    old, new = facts.present.at(facts.size), proposed.at(facts.size)
+    return max(DEAD_BAND, DOUBT * facts.outlook.error_between(old, new, facts.size) if old != new else 0.0)
 
 
 def _answered(proposal: Proposal, probe: Probe, message: str) -> Proposal:

@@ -108,10 +108,11 @@ class LatencyModel:
 
     def step_time_s(self, batch: ArrayLike, num_speculative_tokens: int, context: float | None = None) -> Floats:
         """Seconds a decode-only step for batch sizes of any shape, at a mean context in tokens a request."""
-        return self.at(self._points(batch, num_speculative_tokens, context)).reshape(np.shape(batch))
+        of = self.context if context is None else context
+        return self.at_points(batch, num_speculative_tokens, of).reshape(np.shape(batch))
 
-    def at_points(self, batch: Floats, num_speculative_tokens: Floats, context: ArrayLike) -> Floats:
-        """The same for arrays of one shape, ``(points,)``, each point with its own K and context."""
+    def at_points(self, batch: ArrayLike, num_speculative_tokens: ArrayLike, context: ArrayLike) -> Floats:
+        """The same for points, shape ``(points,)``, each with its own batch, K and context, or one number for all."""
         return self.at(points_of(batch, num_speculative_tokens, context, drafter=self.drafter))
 
     def tpot_s(
@@ -154,10 +155,6 @@ class LatencyModel:
         far = (ERROR_PER_OCTAVE * octaves) ** 2 + (ERROR_PER_K * steps) ** 2
         deviation = np.sqrt(self.local.deviation(points) ** 2 + far)
         return np.asarray(deviation.reshape(np.broadcast(batch, num_speculative_tokens).shape))
-
-    def _points(self, batch: ArrayLike, num_speculative_tokens: int, context: float | None) -> Points:
-        of = self.context if context is None else context
-        return points_of(batch, num_speculative_tokens, of, drafter=self.drafter)
 
 
 def fit(
@@ -273,7 +270,7 @@ def learn_spread(
     batch = np.array([cell.mean_batch for cell in cells])
     k = np.array([float(cell.num_speculative_tokens) for cell in cells])
     length = np.array([acceptance_length(cell.num_speculative_tokens) for cell in cells])
-    decode_s = float(share @ (model.at_points(batch, k, np.full_like(batch, model.context)) / length))
+    decode_s = float(share @ (model.at_points(batch, k, model.context) / length))
     prefill_s = float(share @ np.maximum(batch - 1.0, 0.0)) * overhead_s
     learnt = interference.learn_spread(
         state.interference,

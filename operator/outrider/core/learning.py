@@ -28,15 +28,16 @@ class Lesson:
 def learn(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> Lesson:
     """Take in what happened since the last pass, each count once, and predict what each K would yield."""
     until_s, shift = state.learned_until_s, None
-    model = latency.fit(state.latency, config.capture_size)
     if isinstance(increment, Missing) or (until_s is not None and increment.until_s <= until_s):
         state = replace(state, acceptance=replace(state.acceptance, jumped=False))
-        return Lesson(state, _predict(config, state, model))
+        return Lesson(state, _predict(config, state, latency.fit(state.latency, config.capture_size)))
     elapsed_s = increment.until_s - (increment.since_s if until_s is None else until_s)
     # A schedule on trial may itself be what makes steps slow: that is for its judge, and not a shift of all steps.
-    if model is not None and state.trial is None and state.probe is None:
-        watched, shift = latency.look(state.latency, model, increment.cells)
-        state = replace(state, latency=watched)
+    if state.trial is None and state.probe is None:
+        earlier = latency.fit(state.latency, config.capture_size)
+        if earlier is not None:
+            watched, shift = latency.look(state.latency, earlier, increment.cells)
+            state = replace(state, latency=watched)
     state = _count(state, increment, elapsed_s)
     model = latency.fit(state.latency, config.capture_size)
     if model is not None:
@@ -79,7 +80,7 @@ def _predict(config: ControllerConfig, state: ControllerState, model: LatencyMod
 
 def tokens_per_request(window: Observation) -> float | None:
     """Mean tokens of KV cache that a running request holds; None where engines do not tell."""
-    held = sum((engine.kv_cache_usage or 0.0) * (engine.kv_cache_tokens or 0.0) for engine in window.engines)
+    held = window.cached_tokens
     return held / window.running if held > 0 and window.running >= 1 else None
 
 

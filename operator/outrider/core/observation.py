@@ -87,6 +87,11 @@ class Observation:
         return self.running + self.waiting
 
     @property
+    def cached_tokens(self) -> float:
+        """Tokens in the KV caches of all engines; engines that do not tell count as empty."""
+        return sum((engine.kv_cache_usage or 0.0) * (engine.kv_cache_tokens or 0.0) for engine in self.engines)
+
+    @property
     def batch(self) -> float:
         """Requests in a decode step, averaged over the steps of all engines; without step cells, over time and
         engines."""

@@ -290,5 +290,4 @@ class ScheduleOnly:
 
 def mean_context(window: Observation) -> float:
     """Cached tokens of a running request, from the share of the cache in use; 0 while nothing runs."""
-    held = sum((engine.kv_cache_usage or 0.0) * (engine.kv_cache_tokens or 0.0) for engine in window.engines)
-    return held / window.running if window.running > 0 else 0.0
+    return window.cached_tokens / window.running if window.running > 0 else 0.0
