@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.policy.load import Source
@@ -80,8 +79,3 @@ def _control(arm: Arm, replica: Replica, store: MetricsStore, played: Played, no
     reply = replica.admin.put({"generation": len(played.schedules), "schedule": schedule.as_lists()}, now_s)
     if reply.status != 200:
         raise ValueError(f"the engine refused {schedule}: {reply.body}")
-
-
-def in_force(schedules: Sequence[tuple[float, Schedule]], now_s: float) -> Schedule:
-    """The schedule of a moment."""
-    return [schedule for since_s, schedule in schedules if since_s <= now_s][-1]

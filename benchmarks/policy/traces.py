@@ -14,9 +14,8 @@ import numpy as np
 
 from benchmarks.policy.cases import BAD, CEILING, GOOD, MANIFEST
 from outrider.replay import policies
-from outrider.replay.experiment import CONTROL_S, DRAIN_S, SCRAPE_S, WINDOW_S
+from outrider.replay.experiment import CONTROL_S, DRAIN_S, SCRAPE_S, WINDOW_S, autoscaler_config
 from outrider.replay.virtual import Rendered, VirtualOperator, read_manifest, render
-from outrider.simulator.autoscaler import AutoscalerConfig
 from outrider.simulator.fleet import Fleet, FleetConfig
 from outrider.simulator.noise import MODEST
 from outrider.simulator.profile import load_profile
@@ -110,13 +109,7 @@ def play(case: TraceCase, name: str, target: int | None, seed: int, duration_s: 
         assert isinstance(arm.controller, VirtualOperator)
         target = arm.controller.state.target
     recorded = trace(case.trace).requests(duration_s, rate_factor=case.rate_factor, offset_s=case.offset_s, seed=seed)
-    autoscaler = AutoscalerConfig(
-        float(target),
-        resolved.min_replicas,
-        resolved.max_replicas,
-        scale_up_window_s=0.0,
-        scale_down_window_s=float(resolved.scale_down_stabilization_s),
-    )
+    autoscaler = autoscaler_config(rendered, float(target))
     fleet = Fleet(
         FleetConfig(
             arm.settings, card, replicas=resolved.min_replicas, autoscaler=autoscaler, scrape_s=SCRAPE_S,

@@ -66,7 +66,7 @@ def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
             target = arm.controller.state.target
         else:
             target = hand_set_target(rendered, arm.settings, profile, load)
-        autoscaler = _autoscaler(rendered, target)
+        autoscaler = autoscaler_config(rendered, target)
     fleet = Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
     requests = _told(load.requests(max_model_len), load.duration_s, tell)
     result = fleet.run(requests, load.duration_s)
@@ -98,7 +98,7 @@ def _fleet(
     )
 
 
-def _autoscaler(rendered: Rendered, target: float) -> AutoscalerConfig:
+def autoscaler_config(rendered: Rendered, target: float) -> AutoscalerConfig:
     """As the operator's ScaledObject sets the HPA."""
     resolved = rendered.resolved
     return AutoscalerConfig(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from outrider.core.schedule import Row, Schedule
+from outrider.core.schedule import Schedule, from_lookup
 from outrider.simulator.profile import Profile
 from outrider.simulator.request import extended
 from outrider.simulator.settings import CAPTURE_LIMIT
@@ -51,11 +51,4 @@ class Oracle:
     def best_schedule(self, values: Iterable[int], max_batch: int) -> Schedule:
         """The best K for every batch size from 1 to ``max_batch``, as few rows as that takes."""
         allowed = tuple(values)
-        rows: list[Row] = []
-        for batch in range(1, max_batch + 1):
-            k = self.best_k(batch, allowed)
-            if rows and rows[-1].num_speculative_tokens == k:
-                rows[-1] = Row(rows[-1].first, batch, k)
-            else:
-                rows.append(Row(batch, batch, k))
-        return Schedule(tuple(rows))
+        return from_lookup([self.best_k(batch, allowed) for batch in range(1, max_batch + 1)])
