@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from outrider.core.schedule import Row
 
@@ -17,6 +19,66 @@ class Drafter:
     tensor_parallel_size: int | None = None
     max_length: int | None = None
     """Tokens."""
+    source: str = "hub"
+    """Where the weights come from: ``hub``, ``volume``, ``image`` or ``object_store``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramOptions:
+    """How many tokens method ngram matches in the text so far, 1 to 64; None leaves a bound to the engine."""
+
+    prompt_lookup_min: int | None = None
+    prompt_lookup_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuffixOptions:
+    """Bounds of the trees of method suffix; None leaves a bound to the engine."""
+
+    max_tree_depth: int | None = None
+    max_cached_requests: int | None = None
+    max_spec_factor: float | None = None
+    """Draft tokens for each token of the matched suffix."""
+    min_token_probability: float | None = None
+    """0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionSampling:
+    """Which drafts are kept."""
+
+    method: str
+    """vLLM's word: ``standard``, ``block`` or ``fly``."""
+    fly_window_size: int | None = None
+    """Tokens; below the speculative tokens."""
+    fly_entropy_threshold: float | None = None
+    """0 to 1."""
+    fly_entropy_top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Adapters of the target; the drafter never has any."""
+
+    max_adapters: int | None = None
+    """Adapters in one batch, 1 to 64."""
+    max_rank: int | None = None
+    modules: tuple[tuple[str, str], ...] = ()
+    """Name and place of each adapter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvTransfer:
+    """Exchange of the KV cache with other engines."""
+
+    connector: str
+    """vLLM's name, such as ``NixlConnector``."""
+    role: str
+    """``producer``, ``consumer`` or ``both``."""
+    load_failure_policy: str | None = None
+    """``fail`` or ``recompute``."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """The connector's own settings, as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +90,8 @@ class EngineConfig:
     best."""
     model: str
     revision: str | None = None
+    model_source: str = "hub"
+    """As `Drafter.source`."""
     served_name: str
     quantization: str | None = None
     kv_cache_dtype: str | None = None
@@ -45,12 +109,36 @@ class EngineConfig:
     """As wished; `outrider.engine.command_line.initial_schedule` finds the nearest that the engine has graphs for."""
     rows: tuple[Row, ...] = ()
     """The schedule of the resource, which mode Fixed keeps; empty for one K at all batch sizes."""
+    ngram: NgramOptions | None = None
+    suffix: SuffixOptions | None = None
+    heterogeneous_vocab: bool | None = None
+    """Whether a draft model may have other tokens than the target."""
+    adaptive_verification: bool | None = None
+    """Whether dspark verifies as many drafts as look worth it."""
+    draft_sampling: str | None = None
+    """``greedy`` or ``probabilistic``."""
+    draft_head_quantization: str | None = None
+    """``fp8`` or ``nvfp4``."""
+    rejection_sampling: RejectionSampling | None = None
     gpus: int = 1
+    """Of one replica: tensor x pipeline x data."""
     tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     gpu_memory_utilization: float | None = None
     """0 to 1; None for the engine's own rule."""
+    gpu_memory_bytes: float | None = None
+    """Memory of one GPU, when known."""
+    prefix_caching: bool | None = None
+    chunked_prefill: bool | None = None
+    lora: Lora | None = None
+    structured_output_backend: str | None = None
+    max_queued_requests: int | None = None
+    max_queued_tokens: int | None = None
+    kv_transfer: KvTransfer | None = None
+    trust_remote_code: bool = False
     shutdown_timeout_s: int = 60
     startup_budget_s: int = 1800
     memory_bytes: float | None = None
