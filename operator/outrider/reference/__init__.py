@@ -1,0 +1,1 @@
+"""Reference pages, generated from what the code itself goes by, so that none can say anything else."""
