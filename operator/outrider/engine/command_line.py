@@ -14,7 +14,9 @@ from typing import Any
 from outrider.core import graphs
 from outrider.core.schedule import Schedule, constant, from_lookup, parse_rows
 from outrider.engine import capabilities as known
-from outrider.engine.config import EngineConfig
+from outrider.engine import json_arguments
+from outrider.engine.config import EngineConfig, Lora
+from outrider.engine.known_since import knows
 
 HTTP_PORT = 8000
 ADMIN_PORT = 8001
@@ -66,9 +68,22 @@ def speculative_tokens_values(config: EngineConfig) -> tuple[int, ...]:
 
 
 def takes_table(config: EngineConfig) -> bool:
-    """Whether this version and method choose K by batch size; otherwise every step drafts the ceiling."""
+    """Whether this engine chooses K by batch size; otherwise every step drafts the ceiling.
+
+    Data-parallel ranks must run the same K in a step, so vLLM drops the table there; on the V1 runner it would take the
+    full CUDA graphs away.
+    """
+    if config.data_parallel_size > 1 or model_runner(config) == "V1":
+        return False
     support = known.method_support(config.version, config.method)
     return support.live.possible and known.has(config.version, known.TABLE_SINCE)
+
+
+def model_runner(config: EngineConfig) -> str:
+    """``V1`` or ``V2``: the runner of the method, but for the one option that the second runner does not have."""
+    if not config.speculates:
+        return "V2"
+    return "V1" if config.heterogeneous_vocab else known.method_support(config.version, config.method).runner
 
 
 def kept_values(config: EngineConfig) -> set[int]:
@@ -129,7 +144,7 @@ def speculative_config(config: EngineConfig) -> dict[str, Any] | None:
     if config.drafter is not None:
         values |= {
             "model": config.drafter.model,
-            "revision": config.drafter.revision,
+            "revision": config.drafter.revision if config.drafter.source == "hub" else None,
             "quantization": config.drafter.quantization,
             "draft_tensor_parallel_size": config.drafter.tensor_parallel_size,
             "max_model_len": config.drafter.max_length,
@@ -137,6 +152,7 @@ def speculative_config(config: EngineConfig) -> dict[str, Any] | None:
     values["num_speculative_tokens"] = config.max_speculative_tokens
     if takes_table(config):
         values["num_speculative_tokens_per_batch_size"] = start_table(config)
+    values |= json_arguments.method_options(config)
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -147,11 +163,15 @@ def engine_args(config: EngineConfig) -> list[str]:
 
 def _own_arguments(config: EngineConfig) -> Iterator[str]:
     yield from ("--model", config.model)
-    yield from _optional("--revision", config.revision)
+    yield from _optional("--revision", config.revision if config.model_source == "hub" else None)
     yield from ("--served-model-name", config.served_name)
     yield from ("--port", str(HTTP_PORT))
     yield from ("--api-server-count", "1")
     yield from ("--tensor-parallel-size", str(config.tensor_parallel_size))
+    if config.pipeline_parallel_size > 1:
+        yield from ("--pipeline-parallel-size", str(config.pipeline_parallel_size))
+    if config.data_parallel_size > 1:
+        yield from ("--data-parallel-size", str(config.data_parallel_size))
     yield from _optional("--quantization", config.quantization)
     yield from _optional("--kv-cache-dtype", config.kv_cache_dtype)
     yield from _optional("--max-model-len", config.max_length)
@@ -159,6 +179,7 @@ def _own_arguments(config: EngineConfig) -> Iterator[str]:
         yield from ("--gpu-memory-utilization", f"{config.gpu_memory_utilization:.2f}")
     yield from ("--max-num-seqs", str(config.max_num_seqs))
     yield from ("--max-num-batched-tokens", str(config.max_num_batched_tokens))
+    yield from _features(config)
     speculation = speculative_config(config)
     if speculation is not None:
         yield from ("--speculative-config", _json(speculation))
@@ -169,13 +190,42 @@ def _own_arguments(config: EngineConfig) -> Iterator[str]:
         yield from ("--custom-histogram-buckets", _json(HISTOGRAM_BUCKETS))
 
 
+def _features(config: EngineConfig) -> Iterator[str]:
+    """What an engine has only when the resource asks for it."""
+    yield from _switch("prefix-caching", config.prefix_caching)
+    yield from _switch("chunked-prefill", config.chunked_prefill)
+    if config.lora is not None:
+        yield from _adapters(config.lora)
+    if config.structured_output_backend is not None and knows(config.version, "--structured-outputs-config"):
+        yield from ("--structured-outputs-config", _json({"backend": config.structured_output_backend}))
+    if config.max_queued_requests is not None and knows(config.version, "--max-num-queued-reqs"):
+        # vLLM counts the running ones as well, over all ranks: a limit on the queue alone comes on top of them.
+        running = config.max_num_seqs * config.data_parallel_size
+        yield from ("--max-num-queued-reqs", str(running + config.max_queued_requests))
+    if config.max_queued_tokens is not None and knows(config.version, "--max-num-queued-tokens"):
+        yield from ("--max-num-queued-tokens", str(config.max_queued_tokens))
+    if config.kv_transfer is not None:
+        document = json_arguments.kv_transfer_config(config.kv_transfer, config.version)
+        yield from ("--kv-transfer-config", _json(document))
+    if config.trust_remote_code:
+        yield "--trust-remote-code"
+
+
+def _adapters(lora: Lora) -> Iterator[str]:
+    yield "--enable-lora"
+    yield from _optional("--max-loras", lora.max_adapters)
+    yield from _optional("--max-lora-rank", lora.max_rank)
+    if lora.modules:
+        # The short form, name=path, would be cut at the wrong place in a name with an equals sign.
+        yield from ("--lora-modules", *(_json({"name": name, "path": path}) for name, path in lora.modules))
+
+
 def engine_env(config: EngineConfig) -> dict[str, str]:
     """Variables of the engine's environment that the operator sets, in the order in which they are written."""
-    runner = known.method_support(config.version, config.method).runner if config.speculates else "V2"
     return {
         "VLLM_PLUGINS": "outrider",
         # Said outright: a feature flag must not swap the runner under a controller.
-        "VLLM_USE_V2_MODEL_RUNNER": "1" if runner == "V2" else "0",
+        "VLLM_USE_V2_MODEL_RUNNER": "1" if model_runner(config) == "V2" else "0",
         "VLLM_NO_USAGE_STATS": "1",
         # vLLM's front end gives the engine ten minutes; a large model that loads for longer would never start.
         "VLLM_ENGINE_READY_TIMEOUT_S": str(config.startup_budget_s),
@@ -196,12 +246,19 @@ def engine_env(config: EngineConfig) -> dict[str, str]:
 
 
 def escape(text: str) -> str:
-    """Protect text from Kubernetes, which expands ``$(NAME)`` in arguments and values and reads ``$$`` as ``$``."""
-    return re.sub(r"\$(?=[($])", "$$", text)
+    """Protect text from Kubernetes, which expands ``$(NAME)`` in arguments and values and reads ``$$`` as ``$``.
+
+    It also takes a letter beyond ASCII behind a ``$`` apart into bytes (third_party/forked/golang/expansion of 1.37).
+    """
+    return re.sub(r"\$(?=[($]|[^\x00-\x7f])", "$$", text)
 
 
 def _optional(flag: str, value: str | int | None) -> tuple[str, ...]:
     return () if value is None else (flag, str(value))
+
+
+def _switch(name: str, wanted: bool | None) -> tuple[str, ...]:
+    return () if wanted is None else (f"--{'' if wanted else 'no-'}enable-{name}",)
 
 
 def _json(value: Any) -> str:
