@@ -65,6 +65,7 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 options = make_arg_parser(FlexibleArgumentParser()).parse_args(json.load(sys.stdin))
+keys = {field.name for field in dataclasses.fields(SpeculativeConfig)}
 json.dump({
     "pipeline": options.pipeline_parallel_size,
     "data": options.data_parallel_size,
@@ -77,7 +78,7 @@ json.dump({
     "transfer": {name: getattr(options.kv_transfer_config, name) for name in (
         "kv_connector", "kv_role", "kv_load_failure_policy", "kv_connector_extra_config")},
     "trust": options.trust_remote_code,
-    "unknown": sorted(set(options.speculative_config) - {field.name for field in dataclasses.fields(SpeculativeConfig)}),
+    "unknown": sorted(set(options.speculative_config) - keys),
 }, open(sys.argv[1], "w"))
 """
 
