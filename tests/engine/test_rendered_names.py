@@ -1,8 +1,8 @@
 """Every flag and key that the operator can render, looked up in vLLM: the parser of the installed version takes them,
 and the sources of the supported ones name them.
 
-What a version does not know is left out by `outrider.engine.known_since`; so this also tells when a row of that table
-is wrong.
+What a version does not know is left out by `outrider.engine.capabilities`; so this also tells when a row of its
+features is wrong.
 """
 
 from __future__ import annotations

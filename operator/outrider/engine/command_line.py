@@ -15,8 +15,8 @@ from outrider.core import graphs
 from outrider.core.schedule import Schedule, constant, from_lookup, parse_rows
 from outrider.engine import capabilities as known
 from outrider.engine import json_arguments
+from outrider.engine.capabilities import Feature
 from outrider.engine.config import EngineConfig, Lora
-from outrider.engine.known_since import knows
 
 HTTP_PORT = 8000
 ADMIN_PORT = 8001
@@ -68,22 +68,8 @@ def speculative_tokens_values(config: EngineConfig) -> tuple[int, ...]:
 
 
 def takes_table(config: EngineConfig) -> bool:
-    """Whether this engine chooses K by batch size; otherwise every step drafts the ceiling.
-
-    Data-parallel ranks must run the same K in a step, so vLLM drops the table there; on the V1 runner it would take the
-    full CUDA graphs away.
-    """
-    if config.data_parallel_size > 1 or model_runner(config) == "V1":
-        return False
-    support = known.method_support(config.version, config.method)
-    return support.live.possible and known.has(config.version, known.TABLE_SINCE)
-
-
-def model_runner(config: EngineConfig) -> str:
-    """``V1`` or ``V2``: the runner of the method, but for the one option that the second runner does not have."""
-    if not config.speculates:
-        return "V2"
-    return "V1" if config.heterogeneous_vocab else known.method_support(config.version, config.method).runner
+    """Whether this engine chooses K by batch size; otherwise every step drafts the ceiling."""
+    return known.table_possible(config)
 
 
 def kept_values(config: EngineConfig) -> set[int]:
@@ -196,13 +182,13 @@ def _features(config: EngineConfig) -> Iterator[str]:
     yield from _switch("chunked-prefill", config.chunked_prefill)
     if config.lora is not None:
         yield from _adapters(config.lora)
-    if config.structured_output_backend is not None and knows(config.version, "--structured-outputs-config"):
+    if config.structured_output_backend is not None and known.has(config.version, Feature.STRUCTURED_OUTPUTS):
         yield from ("--structured-outputs-config", _json({"backend": config.structured_output_backend}))
-    if config.max_queued_requests is not None and knows(config.version, "--max-num-queued-reqs"):
+    if config.max_queued_requests is not None and known.has(config.version, Feature.QUEUE_LIMITS):
         # vLLM counts the running ones as well, over all ranks: a limit on the queue alone comes on top of them.
         running = config.max_num_seqs * config.data_parallel_size
         yield from ("--max-num-queued-reqs", str(running + config.max_queued_requests))
-    if config.max_queued_tokens is not None and knows(config.version, "--max-num-queued-tokens"):
+    if config.max_queued_tokens is not None and known.has(config.version, Feature.QUEUE_LIMITS):
         yield from ("--max-num-queued-tokens", str(config.max_queued_tokens))
     if config.kv_transfer is not None:
         document = json_arguments.kv_transfer_config(config.kv_transfer, config.version)
@@ -225,7 +211,7 @@ def engine_env(config: EngineConfig) -> dict[str, str]:
     return {
         "VLLM_PLUGINS": "outrider",
         # Said outright: a feature flag must not swap the runner under a controller.
-        "VLLM_USE_V2_MODEL_RUNNER": "1" if model_runner(config) == "V2" else "0",
+        "VLLM_USE_V2_MODEL_RUNNER": "1" if known.runner(config) == "V2" else "0",
         "VLLM_NO_USAGE_STATS": "1",
         # vLLM's front end gives the engine ten minutes; a large model that loads for longer would never start.
         "VLLM_ENGINE_READY_TIMEOUT_S": str(config.startup_budget_s),

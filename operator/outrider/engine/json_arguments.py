@@ -9,13 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from outrider.engine.config import EngineConfig, KvTransfer, RejectionSampling
-from outrider.engine.known_since import knows
+from outrider.engine import capabilities as known
+from outrider.engine.capabilities import Feature
+from outrider.engine.config import EngineConfig, KvTransfer
+
+OPTIONS = {
+    "use_heterogeneous_vocab": Feature.HETEROGENEOUS_VOCAB,
+    "enable_adaptive_verification": Feature.ADAPTIVE_VERIFICATION,
+    "draft_sample_method": Feature.DRAFT_SAMPLING,
+    "draft_lm_head_quantization": Feature.DRAFT_HEAD_QUANTIZATION,
+}
+"""Keys that not every version with their method has."""
 
 
 def method_options(config: EngineConfig) -> dict[str, Any]:
     """Keys and values of what the resource asks of its method, as far as this version knows them."""
-    return {key: value for key, value in _method_options(config) if value is not None and knows(config.version, key)}
+    return {
+        key: value
+        for key, value in _method_options(config)
+        if value is not None and (key not in OPTIONS or known.has(config.version, OPTIONS[key]))
+    }
 
 
 def _method_options(config: EngineConfig) -> Iterator[tuple[str, Any]]:
@@ -32,23 +45,18 @@ def _method_options(config: EngineConfig) -> Iterator[tuple[str, Any]]:
     yield "enable_adaptive_verification", config.adaptive_verification
     yield "draft_sample_method", config.draft_sampling
     yield "draft_lm_head_quantization", config.draft_head_quantization
-    if config.rejection_sampling is not None:
-        yield from _rejection_sampling(config.rejection_sampling, knows(config.version, "fly"))
-
-
-def _rejection_sampling(sampling: RejectionSampling, knows_fly: bool) -> Iterator[tuple[str, Any]]:
-    if sampling.method == "fly" and not knows_fly:
-        return
-    yield "rejection_sample_method", sampling.method
-    yield "fly_window_size", sampling.fly_window_size
-    yield "fly_entropy_threshold", sampling.fly_entropy_threshold
-    yield "fly_entropy_top_k", sampling.fly_entropy_top_k
+    sampling = config.rejection_sampling
+    if sampling is not None and known.has(config.version, known.REJECTION[sampling.method]):
+        yield "rejection_sample_method", sampling.method
+        yield "fly_window_size", sampling.fly_window_size
+        yield "fly_entropy_threshold", sampling.fly_entropy_threshold
+        yield "fly_entropy_top_k", sampling.fly_entropy_top_k
 
 
 def kv_transfer_config(transfer: KvTransfer, version: str | None) -> dict[str, Any]:
     """The value of ``--kv-transfer-config``."""
     values: dict[str, Any] = {"kv_connector": transfer.connector, "kv_role": f"kv_{transfer.role}"}
-    if transfer.load_failure_policy is not None and knows(version, "kv_load_failure_policy"):
+    if transfer.load_failure_policy is not None and known.has(version, Feature.KV_LOAD_FAILURE_POLICY):
         values["kv_load_failure_policy"] = transfer.load_failure_policy
     if transfer.extra:
         values["kv_connector_extra_config"] = _sorted(transfer.extra)

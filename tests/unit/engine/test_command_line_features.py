@@ -25,7 +25,6 @@ from outrider.engine.config import (
     RejectionSampling,
     SuffixOptions,
 )
-from outrider.engine.known_since import SINCE, knows, not_known
 from tests.unit.engine.builders import EAGLE, config
 from tests.unit.engine.kubernetes_expansion import expand
 
@@ -189,31 +188,37 @@ EVERYTHING: dict[str, Any] = {
     "adaptive_verification": True,
     "draft_sampling": "greedy",
     "draft_head_quantization": "fp8",
-    "rejection_sampling": RejectionSampling(method="fly", fly_window_size=2),
 }
-"""One engine that asks for everything that has a row in `SINCE`, though no real one could have it all."""
+"""One engine that asks for everything that some version lacks, though no real one could have it all."""
 
 
-@pytest.mark.parametrize("name", SINCE)
-def test_what_a_version_does_not_know_is_left_out_and_said(name: str) -> None:
-    major, minor, patch = SINCE[name]
-    for version, there in ((f"{major}.{minor}.{patch}", True), (f"{major}.{minor - 1}.9", False)):
-        sampling = RejectionSampling(method="fly" if name == "fly" else "block")
-        engine = config(version=version, **EVERYTHING | {"rejection_sampling": sampling})
-        assert knows(version, name) is there
-        assert (name in " ".join(engine_args(engine))) is there
-    older = config(version="0.9.2", **EVERYTHING)
-    assert len(not_known(older)) == len(SINCE)
-    assert not_known(config(**EVERYTHING)) == not_known(config(version=None, **EVERYTHING)) == ()
+@pytest.mark.parametrize(
+    ("name", "first", "before"),
+    [
+        ("--structured-outputs-config", "0.11.0", "0.9.2"),
+        ("--max-num-queued-reqs", "0.29.0", "0.24.0"),
+        ("--max-num-queued-tokens", "0.29.0", "0.24.0"),
+        ("kv_load_failure_policy", "0.13.0", "0.11.0"),
+        ("use_heterogeneous_vocab", "0.29.0", "0.24.0"),
+        ("enable_adaptive_verification", "0.29.0", "0.24.0"),
+        ("draft_sample_method", "0.24.0", "0.20.2"),
+        ("draft_lm_head_quantization", "0.33.0", "0.32.0"),
+    ],
+)
+def test_what_a_version_is_known_not_to_have_is_left_out(name: str, first: str, before: str) -> None:
+    assert name in " ".join(engine_args(config(version=first, **EVERYTHING)))
+    assert name not in " ".join(engine_args(config(version=before, **EVERYTHING)))
+    assert name in " ".join(engine_args(config(version=None, **EVERYTHING)))
 
 
-def test_fields_left_out_are_named_by_their_paths() -> None:
-    engine = config(version="0.32.0", rejection_sampling=RejectionSampling(method="fly"), draft_head_quantization="fp8")
-    assert not_known(engine) == (
-        "spec.speculation.draftHeadQuantization",
-        "spec.speculation.rejectionSampling.method",
-    )
-    assert not_known(config(version="0.9.2")) == ()
+@pytest.mark.parametrize(
+    ("method", "first", "before"),
+    [("standard", "0.24.0", "0.20.2"), ("block", "0.29.0", "0.24.0"), ("fly", "0.33.0", "0.32.0")],
+)
+def test_a_version_without_that_rule_keeps_its_own(method: str, first: str, before: str) -> None:
+    sampling = RejectionSampling(method=method)
+    assert speculation(version=first, rejection_sampling=sampling)["rejection_sample_method"] == method
+    assert "rejection_sample_method" not in speculation(version=before, rejection_sampling=sampling)
 
 
 def test_weights_that_are_no_repository_have_no_revision() -> None:

@@ -1,28 +1,17 @@
-"""What each vLLM version can do, as data with its evidence.
+"""How each method is run, and whether K may change while it runs, with the evidence.
 
-A version that no row names is not refused: it is rendered as the best known one, and the user is told that nothing was
-checked.
+A version that no row names is not refused: its methods are run as in the best known one, and the user is told so.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Version = tuple[int, int, int]
-
-KNOWN_BEST = "0.33.0"
-
-# Boundaries read in release notes and sources of vLLM.
-SHUTDOWN_TIMEOUT_SINCE: Version = (0, 18, 0)
-TABLE_SINCE: Version = (
-    0,
-    24,
-    0,
-)  # num_speculative_tokens_per_batch_size; an unknown key stops earlier engines at start
-HISTOGRAM_BUCKETS_SINCE: Version = (0, 30, 1)
+from outrider.engine.capabilities.features import TABLE_SINCE, Feature, has, supports
+from outrider.engine.capabilities.versions import KNOWN_BEST, Version, parse_version
+from outrider.engine.config import EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +66,15 @@ _ONE_K = Live(
     proven=True,
     evidence="the V1 runner of vLLM 0.33.0 drops the table for this method and drafts the ceiling in every step",
 )
+_UNKNOWN = Method(
+    "V1",
+    Live(
+        possible=False,
+        proven=False,
+        evidence="nothing is known of how K could change for this method, so the ceiling is drafted in each step",
+    ),
+    drafting_follows_k=False,
+)
 _FOLLOWS = Method("V2", _SAME_DISPATCH, drafting_follows_k=True)
 _VERIFIES_LESS = Method("V2", _SAME_DISPATCH, drafting_follows_k=False)
 
@@ -98,19 +96,6 @@ TABLE = (
 )
 
 
-def parse_version(text: str) -> Version:
-    """The first three numbers of a version such as ``0.33.0`` or ``0.33.0rc1``.
-
-    Raises:
-        ValueError: the text does not begin with three numbers.
-    """
-    match = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a version such as {KNOWN_BEST}")
-    major, minor, patch = map(int, match.groups())
-    return major, minor, patch
-
-
 def capabilities(version: str | None) -> Capabilities | None:
     """The row for a version; None when nothing is known about it, or the version itself is not known."""
     if version is None:
@@ -120,12 +105,36 @@ def capabilities(version: str | None) -> Capabilities | None:
 
 
 def method_support(version: str | None, method: str) -> Method:
-    """How a method is run: by the version's row, or as in the best known version where there is none."""
+    """How a method is run: by the version's row, or as in the best known version where there is none.
+
+    A method that neither has, such as one that newer engines dropped, is run as if nothing were known of it.
+    """
     row = capabilities(version) or capabilities(KNOWN_BEST)
     assert row is not None
-    return row.methods[method]
+    return row.methods.get(method, _UNKNOWN)
 
 
-def has(version: str | None, since: Version) -> bool:
-    """Whether a version has something that came with ``since``; an unknown version counts as the best known one."""
-    return parse_version(version or KNOWN_BEST) >= since
+def runner(config: EngineConfig) -> Literal["V1", "V2"]:
+    """The model runner; vLLM 0.33.0 maps no vocabularies on its newer one."""
+    if not config.speculates:
+        return "V2"
+    return "V1" if config.heterogeneous_vocab else method_support(config.version, config.method).runner
+
+
+def no_table_because(config: EngineConfig) -> str | None:
+    """Why an engine that speculates drafts the ceiling in every step, as a clause; None when K may follow the batch."""
+    support = method_support(config.version, config.method)
+    if not support.live.possible:
+        return support.live.evidence
+    if not has(config.version, TABLE_SINCE):
+        return f"vLLM {config.version} has no table by batch size"
+    if config.data_parallel_size > 1 and supports(KNOWN_BEST, Feature.TABLE_WITH_DATA_PARALLEL) is False:
+        return "data ranks that draft different numbers would wait for each other for ever, so vLLM drops the table"
+    if config.heterogeneous_vocab:
+        return "with vocabularies that differ vLLM uses its older runner, where changes of K were seen to be slow"
+    return None
+
+
+def table_possible(config: EngineConfig) -> bool:
+    """Whether an engine that speculates can choose K by batch size."""
+    return no_table_because(config) is None
