@@ -113,7 +113,7 @@ def test_the_installed_parser_takes_all_that_is_rendered_for_its_version(tmp_pat
         "lora": [True, 4, 64],
         "modules": [["sql", "org/sql"], ["a=b", "/x,y"]],
         "backend": "xgrammar",
-        "queue": [2 * 256 + 100, 60_000],
+        "queue": [100, 60_000],
         "transfer": {
             "kv_connector": "NixlConnector",
             "kv_role": "kv_both",

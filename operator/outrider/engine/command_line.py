@@ -184,12 +184,9 @@ def _features(config: EngineConfig) -> Iterator[str]:
         yield from _adapters(config.lora)
     if config.structured_output_backend is not None and known.has(config.version, Feature.STRUCTURED_OUTPUTS):
         yield from ("--structured-outputs-config", _json({"backend": config.structured_output_backend}))
-    if config.max_queued_requests is not None and known.has(config.version, Feature.QUEUE_LIMITS):
-        # vLLM counts the running ones as well, over all ranks: a limit on the queue alone comes on top of them.
-        running = config.max_num_seqs * config.data_parallel_size
-        yield from ("--max-num-queued-reqs", str(running + config.max_queued_requests))
-    if config.max_queued_tokens is not None and known.has(config.version, Feature.QUEUE_LIMITS):
-        yield from ("--max-num-queued-tokens", str(config.max_queued_tokens))
+    if known.has(config.version, Feature.QUEUE_LIMITS):
+        yield from _optional("--max-num-queued-reqs", config.max_queued_requests)
+        yield from _optional("--max-num-queued-tokens", config.max_queued_tokens)
     if config.kv_transfer is not None:
         document = json_arguments.kv_transfer_config(config.kv_transfer, config.version)
         yield from ("--kv-transfer-config", _json(document))

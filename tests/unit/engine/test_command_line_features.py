@@ -68,8 +68,8 @@ def speculation(**changes: Any) -> dict[str, Any]:
             '--structured-outputs-config {"backend":"xgrammar"}',
             id="structured output",
         ),
-        pytest.param({"max_queued_requests": 100}, "--max-num-queued-reqs 356", id="waiting ones, beside 256 running"),
-        pytest.param({"max_queued_tokens": 60_000}, "--max-num-queued-tokens 60000", id="waiting tokens"),
+        pytest.param({"max_queued_requests": 100}, "--max-num-queued-reqs 100", id="queued requests"),
+        pytest.param({"max_queued_tokens": 60_000}, "--max-num-queued-tokens 60000", id="queued tokens"),
         pytest.param(
             {"kv_transfer": KvTransfer(connector="NixlConnector", role="consumer")},
             '--kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_consumer"}',
@@ -97,10 +97,9 @@ def test_flags_that_were_asked_for(changes: dict[str, Any], expected: str) -> No
 
 
 def test_data_parallel_ranks_keep_one_k_and_get_no_table() -> None:
-    engine = config(data_parallel_size=2, max_queued_requests=10)
+    engine = config(data_parallel_size=2)
     arguments = engine_args(engine)
     assert arguments[arguments.index("--data-parallel-size") + 1] == "2"
-    assert arguments[arguments.index("--max-num-queued-reqs") + 1] == str(2 * 256 + 10)
     assert "num_speculative_tokens_per_batch_size" not in speculation(data_parallel_size=2)
     assert speculative_tokens_values(engine) == (5,)
     assert str(initial_schedule(engine)) == "1-256:5"
