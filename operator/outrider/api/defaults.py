@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from outrider.api.life import Strategy
+    from outrider.api.model import Source, SourceKind
     from outrider.api.resource import Spec
-    from outrider.api.speculation import Mode, Policy
-    from outrider.api.workload import Percentile
+    from outrider.api.scaling import Percentile
+    from outrider.api.speculation import Ngram
+    from outrider.api.surroundings import ServiceType
+    from outrider.api.tuning import Mode, Policy
 
 ENGINE_VERSION = "0.33.0"  # the first vLLM whose K follows a table on the V2 runner with CUDA graphs for every K
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -29,6 +33,12 @@ PRE_STOP_S = 15  # endpoints and pickers need a moment to drop a pod that is abo
 SHUTDOWN_TIMEOUT_S = 60
 GRACE_MARGIN_S = 15  # over preStop and drain; vLLM needs up to 10 s more to end its workers
 MIN_GRACE_MARGIN_S = 10
+PROMPT_LOOKUP = 5  # vLLM's own for both bounds (vllm 0.33.0: config/speculative.py)
+KV_CACHE_TARGET_PERCENT = 80  # above it vLLM soon preempts requests and computes their prompts again
+MAX_SURGE = 0  # a pod that starts before another stops would wait for ever for the GPU that the other holds
+MAX_UNAVAILABLE = 1
+DISRUPTION_MAX_UNAVAILABLE = 1  # a minimum instead would block the drain of a service with one replica for ever
+USER_ID = 1000  # any but root; set because images that run as root are common, and runAsNonRoot would refuse them
 STARTUP_BUDGET_S = 1800  # 70B weights from a hub at 100 MB/s take 23 minutes, graphs and compilation 3 more
 
 
@@ -49,9 +59,18 @@ class Resolved:
     ttft_s: float | None
     percentile: float
     """0.5 to 0.99: the share of requests that must meet the objectives."""
+    model_source: SourceKind
+    draft_source: SourceKind
+    """The drafter's; ``hub`` where there is no drafter."""
+    prompt_lookup: tuple[int, int] | None
+    """Fewest and most tokens that method ngram looks up; None for other methods."""
     gpus: int
+    """GPUs of one replica: tensor x pipeline x data."""
     gpu_resource: str
+    """The extended resource; not requested where the spec has resource claims."""
     tensor_parallel_size: int
+    pipeline_parallel_size: int
+    data_parallel_size: int
     shared_memory: str
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -63,11 +82,26 @@ class Resolved:
     fixed_replicas: int | None
     """The number that the user asked for without an autoscaler; None keeps what runs, or one."""
     scale_down_stabilization_s: int
+    kv_cache_target_percent: int
+    """1 to 100: percent, as the query of the trigger gives it."""
+    strategy: Strategy
+    max_surge: int
+    max_unavailable: int
+    """Of a rolling update; neither is used with ``Recreate``."""
+    disruption_max_unavailable: int
     pre_stop_s: int
     shutdown_timeout_s: int
     termination_grace_s: int
     startup_budget_s: int
     pod_monitor: bool
+    service_type: ServiceType
+    session_affinity_s: int | None
+    """None without affinity."""
+    network_policy: bool
+    run_as_user: int
+    run_as_group: int
+    fs_group: int
+    trust_remote_code: bool
 
 
 def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATION_S) -> Resolved:
@@ -75,7 +109,8 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
     tuning, engine, scaling, drain = spec.speculation.tuning, spec.engine, spec.autoscaling, spec.drain
     ceiling = spec.speculation.max_speculative_tokens
     least = tuning.min_speculative_tokens or 0
-    gpus = spec.resources.gpus or spec.parallelism.tensor or 1
+    gpus = spec.resources.gpus or spec.parallelism.gpus
+    rollout, security, service = spec.rollout, spec.security, spec.service
     max_num_seqs = engine.max_num_seqs or MAX_NUM_SEQS
     pre_stop_s = PRE_STOP_S if drain.pre_stop_seconds is None else drain.pre_stop_seconds
     shutdown_s = SHUTDOWN_TIMEOUT_S if drain.shutdown_timeout_seconds is None else drain.shutdown_timeout_seconds
@@ -96,9 +131,14 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         tpot_s=_seconds(spec.objectives.tpot_milliseconds),
         ttft_s=_seconds(spec.objectives.ttft_milliseconds),
         percentile=(spec.objectives.percentile or PERCENTILE) / 100,
+        model_source=_kind(spec.model.source),
+        draft_source=_kind(None if spec.speculation.draft is None else spec.speculation.draft.source),
+        prompt_lookup=_prompt_lookup(spec.speculation.ngram) if spec.speculation.method == "ngram" else None,
         gpus=gpus,
         gpu_resource=spec.resources.gpu_resource or GPU_RESOURCE,
-        tensor_parallel_size=spec.parallelism.tensor or gpus,
+        tensor_parallel_size=spec.parallelism.tensor or gpus // spec.parallelism.copies,
+        pipeline_parallel_size=spec.parallelism.pipeline or 1,
+        data_parallel_size=spec.parallelism.data or 1,
         shared_memory=spec.resources.shared_memory or SHARED_MEMORY,
         max_num_seqs=max_num_seqs,
         # vLLM refuses a token budget that cannot hold one verification step of the largest batch.
@@ -109,12 +149,38 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         fixed_replicas=None if scaling is None or scaling.mode != "Off" else scaling.min_replicas,
         max_replicas=max(min_replicas, (scaling and scaling.max_replicas) or min_replicas),
         scale_down_stabilization_s=scale_down_stabilization_s if stabilization_s is None else stabilization_s,
+        kv_cache_target_percent=(scaling and scaling.kv_cache_target_percent) or KV_CACHE_TARGET_PERCENT,
+        strategy=rollout.strategy or "RollingUpdate",
+        max_surge=MAX_SURGE if rollout.max_surge is None else rollout.max_surge,
+        max_unavailable=MAX_UNAVAILABLE if rollout.max_unavailable is None else rollout.max_unavailable,
+        disruption_max_unavailable=(
+            DISRUPTION_MAX_UNAVAILABLE if spec.disruption.max_unavailable is None else spec.disruption.max_unavailable
+        ),
         pre_stop_s=pre_stop_s,
         shutdown_timeout_s=shutdown_s,
         termination_grace_s=drain.termination_grace_seconds or pre_stop_s + shutdown_s + GRACE_MARGIN_S,
         startup_budget_s=spec.startup.budget_seconds or STARTUP_BUDGET_S,
         pod_monitor=spec.monitoring.pod_monitor is not False,
+        service_type=service.type or "ClusterIP",
+        session_affinity_s=service.session_affinity_seconds,
+        network_policy=(
+            bool(spec.network_policy.allow_from) if spec.network_policy.enabled is None else spec.network_policy.enabled
+        ),
+        run_as_user=security.run_as_user or USER_ID,
+        run_as_group=security.run_as_group or USER_ID,
+        fs_group=security.fs_group or USER_ID,
+        trust_remote_code=security.trust_remote_code or False,
     )
+
+
+def _kind(source: Source | None) -> SourceKind:
+    return "hub" if source is None else source.kind
+
+
+def _prompt_lookup(ngram: Ngram | None) -> tuple[int, int]:
+    """One bound alone stands for both, as in the engine."""
+    least, most = (None, None) if ngram is None else (ngram.prompt_lookup_min, ngram.prompt_lookup_max)
+    return least or most or PROMPT_LOOKUP, most or least or PROMPT_LOOKUP
 
 
 def _seconds(milliseconds: int | None) -> float | None:

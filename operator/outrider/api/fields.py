@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -98,18 +98,60 @@ class Part(BaseModel):
         return schema
 
 
-def refuse(pattern: str, message: str) -> tuple[AfterValidator, Any]:
-    """Metadata of a string type that must *not* match ``pattern`` (RE2 syntax), here and in the CRD."""
-    compiled = re.compile(pattern)
+def judged(*rules: Rule) -> tuple[AfterValidator, Any]:
+    """Metadata of a scalar or list type that these rules decide on, ``self`` being the value, here and in the CRD."""
 
-    def check(value: str) -> str:
-        if compiled.search(value):
-            raise PydanticCustomError("refused", "{text}", {"text": message})
+    def check(value: Any) -> Any:
+        for rule in rules:
+            if not rule.holds(value):
+                raise PydanticCustomError("rule", "{text}", {"text": rule.message})
         return value
 
+    schemas: list[JsonValue] = [dict(rule.as_schema()) for rule in rules]
+    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": schemas})
+
+
+def _matches(pattern: str) -> str:
     quoted = pattern.replace("\\", "\\\\").replace("'", "\\'")
-    rule: dict[str, JsonValue] = {"rule": f"!self.matches('{quoted}')", "message": message}
-    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": [rule]})
+    return f"self.matches('{quoted}')"
+
+
+def matching(pattern: str, message: str) -> Rule:
+    """A string must match ``pattern`` (RE2 syntax)."""
+    compiled = re.compile(pattern)
+    return Rule(_matches(pattern), lambda value: compiled.search(value) is not None, message)
+
+
+def refusing(pattern: str, message: str) -> Rule:
+    """A string must *not* match ``pattern`` (RE2 syntax)."""
+    compiled = re.compile(pattern)
+    return Rule(f"!{_matches(pattern)}", lambda value: compiled.search(value) is None, message)
+
+
+def named(key: str = "name") -> tuple[AfterValidator, Any]:
+    """Metadata of a list whose items are told apart by one field: by name in server-side apply, and never twice."""
+
+    def check(items: list[Any]) -> list[Any]:
+        seen = [getattr(item, key) for item in items]
+        twice = next((name for place, name in enumerate(seen) if name in seen[:place]), None)
+        if twice is not None:
+            raise PydanticCustomError("twice", "{text}", {"text": f"{key} {twice} is given twice: remove one of them"})
+        return items
+
+    extra: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+    return AfterValidator(check), Field(json_schema_extra=extra)
+
+
+def unique() -> tuple[AfterValidator, Any]:
+    """Metadata of a list of words that are a set: the order means nothing, and none is given twice."""
+
+    def check(items: list[str]) -> list[str]:
+        twice = next((item for place, item in enumerate(items) if item in items[:place]), None)
+        if twice is not None:
+            raise PydanticCustomError("twice", "{text}", {"text": f"{twice} is given twice: remove one of them"})
+        return items
+
+    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-list-type": "set"})
 
 
 def _quantity_text(value: Any) -> Any:
@@ -122,20 +164,59 @@ Int = Annotated[int, Field(strict=True)]
 Bool = StrictBool
 Text = Annotated[str, Field(min_length=1, max_length=512)]
 """A name or a path."""
+Path = Annotated[
+    Text,
+    Field(pattern=r"^[^\s]+$"),
+    *judged(
+        refusing("^/", "the path begins at the root of the source: remove the / in front"),
+        refusing(r"(^|/)\.\.(/|$)", "the path must stay inside the source: remove every .. from it"),
+    ),
+]
+"""A relative path that stays below where it starts."""
 ModelId = Annotated[
     Text,
-    *refuse(
-        "://",
-        "name the repository, such as meta-llama/Llama-3.1-8B-Instruct, or a path inside the container: an address"
-        " with :// is neither, so remove everything up to the repository's owner",
+    *judged(
+        refusing(
+            "^(s3|gs)://",
+            "weights in a bucket are named in source.objectStore.uri: put this address there, beside the id, and keep"
+            " the name of the repository here, such as meta-llama/Llama-3.1-8B-Instruct",
+        ),
+        Rule(
+            "!self.contains('://') || self.matches('^(s3|gs)://')",
+            lambda value: "://" not in value,
+            "name the repository, such as meta-llama/Llama-3.1-8B-Instruct, or a path inside the container: an address"
+            " with :// is neither, so remove everything up to the repository's owner",
+        ),
     ),
 ]
 """A repository or a path, and no address of either."""
+Address = Annotated[
+    Text,
+    Field(pattern=r"^[^\s]+$"),
+    *judged(
+        matching(
+            "^https://[^/]",
+            "the address must begin with https:// and a host: over http:// weights and tokens could be read and"
+            " replaced on their way",
+        ),
+        refusing(
+            "^[^/]*//[^/?#]*@",
+            "the address must hold no user or password, which everybody who reads the resource would see: remove it"
+            " up to the @ and give it in a Secret",
+        ),
+    ),
+]
+"""An https address without credentials."""
+Image = Annotated[str, Field(pattern=r"^[^\s]+$", max_length=512)]
+"""Reference of a container image."""
+PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
 """One word of an engine's vocabulary, such as a quantisation method."""
 Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=128)]
 """A commit, tag or branch of a model repository."""
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+LabelName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+"""A name of small letters, digits and dashes, as Kubernetes gives to parts of a pod."""
 Quantity = Annotated[
     str,
     BeforeValidator(_quantity_text),
@@ -152,6 +233,8 @@ Quantity = Annotated[
 """A Kubernetes quantity; YAML may give a bare number, as in ``cpu: 4``."""
 StringMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
 """A bounded map, for labels and selectors."""
+Annotations = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
+"""A bounded map whose values may be long."""
 
 
 _UNITS = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -167,6 +250,6 @@ class SecretKey(Part):
     """One key of a Secret in the namespace of the service."""
 
     name: ObjectName
-    """Name of the Secret, for example `hub-token`."""
+    """Name of a Secret in the namespace of the service, for example `hub-token`."""
     key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
     """Key inside the Secret, for example `token`."""

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from outrider.api.conditions import Condition
 from outrider.api.fields import Int, Part
-from outrider.api.speculation import Mode, Policy
+from outrider.api.tuning import Mode, Policy
 
 HISTORY_LENGTH = 5
 ModeInForce = Literal["Adaptive", "Observe", "Fixed", "Off", "Paused"]
@@ -111,14 +111,30 @@ class EffectiveSettings(Part):
     """Numbers of speculative tokens that the engines have graphs for; tuning chooses among them."""
     initial_schedule: ShortText | None = None
     """What an engine runs before it hears of a decision."""
+    prompt_lookup_min: Int | None = None
+    """Fewest tokens that method ngram looks up; missing for other methods."""
+    prompt_lookup_max: Int | None = None
+    """Most tokens that method ngram looks up; missing for other methods."""
+    model_source: Literal["Hub", "Volume", "Image", "ObjectStore"] | None = None
+    """Where the model's weights come from."""
     gpus: Int | None = None
-    """GPUs of one replica."""
+    """GPUs of one replica: tensor x pipeline x data."""
+    tensor: Int | None = None
+    """GPUs that share each layer."""
+    pipeline: Int | None = None
+    """Stages that the layers are cut into."""
+    data: Int | None = None
+    """Copies of the engine inside one replica."""
     max_num_seqs: Int | None = None
     """Most requests in one engine step."""
     max_num_batched_tokens: Int | None = None
     """Most tokens in one engine step."""
     percentile: Int | None = None
     """Share of requests, in percent, that must meet the objectives."""
+    kv_cache_target_percent: Int | None = None
+    """Share of a replica's KV cache, in percent, above which replicas are added; missing without an autoscaler."""
+    rollout: ShortText | None = None
+    """How replicas are replaced, for example `RollingUpdate, 0 more and 1 fewer`."""
     replicas: Annotated[str, Field(max_length=16)] | None = None
     """Bounds of the replicas, for example `1-6`, or one fixed number."""
     termination_grace_seconds: Int | None = None

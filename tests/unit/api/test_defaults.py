@@ -9,6 +9,7 @@ import pytest
 from outrider.api.defaults import resolve
 from tests.unit.api.bodies import resource
 
+NGRAM = {"method": "ngram", "maxSpeculativeTokens": 4}
 FIXED_ONE = {"spec.autoscaling": None}
 
 
@@ -34,6 +35,90 @@ FIXED_ONE = {"spec.autoscaling": None}
         pytest.param({"spec.resources": None, "spec.parallelism": {"tensor": 4}}, "gpus", 4, id="GPUs from tensor"),
         pytest.param({"spec.resources.gpus": 2}, "tensor_parallel_size", 2, id="tensor from GPUs"),
         pytest.param({"spec.resources": None}, "gpus", 1, id="one GPU"),
+        pytest.param(
+            {"spec.resources": None, "spec.parallelism": {"tensor": 2, "pipeline": 2, "data": 3}},
+            "gpus",
+            12,
+            id="GPUs from all three",
+        ),
+        pytest.param(
+            {"spec.resources.gpus": 8, "spec.parallelism": {"pipeline": 2, "data": 2}},
+            "tensor_parallel_size",
+            2,
+            id="tensor from what the stages and copies leave",
+        ),
+        pytest.param(
+            {"spec.resources": None, "spec.parallelism": {"pipeline": 2}},
+            "tensor_parallel_size",
+            1,
+            id="one GPU a stage",
+        ),
+        pytest.param({"spec.parallelism": {"pipeline": 1}}, "data_parallel_size", 1, id="one copy"),
+        pytest.param(
+            {"spec.resources.gpus": 2, "spec.parallelism": {"pipeline": 2}}, "pipeline_parallel_size", 2, id="stages"
+        ),
+        pytest.param({}, "model_source", "hub", id="the hub"),
+        pytest.param(
+            {"spec.model.source": {"volume": {"claimName": "models"}}}, "model_source", "volume", id="a volume"
+        ),
+        pytest.param(
+            {"spec.model.source": {"objectStore": {"uri": "s3://models"}}},
+            "model_source",
+            "object_store",
+            id="a bucket",
+        ),
+        pytest.param(
+            {"spec.speculation.draft.source": {"image": {"reference": "example.com/eagle"}}},
+            "draft_source",
+            "image",
+            id="a drafter in an image",
+        ),
+        pytest.param({"spec.speculation": NGRAM}, "draft_source", "hub", id="no drafter"),
+        pytest.param({}, "prompt_lookup", None, id="nothing to look up"),
+        pytest.param({"spec.speculation": NGRAM}, "prompt_lookup", (5, 5), id="vLLM's own bounds of ngram"),
+        pytest.param(
+            {"spec.speculation": NGRAM | {"ngram": {"promptLookupMax": 3}}}, "prompt_lookup", (3, 3), id="one for both"
+        ),
+        pytest.param(
+            {"spec.speculation": NGRAM | {"ngram": {"promptLookupMin": 9}}},
+            "prompt_lookup",
+            (9, 9),
+            id="the other for both",
+        ),
+        pytest.param(
+            {"spec.speculation": NGRAM | {"ngram": {"promptLookupMin": 2, "promptLookupMax": 6}}},
+            "prompt_lookup",
+            (2, 6),
+            id="both as given",
+        ),
+        pytest.param({}, "kv_cache_target_percent", 80, id="cache target"),
+        pytest.param(FIXED_ONE, "kv_cache_target_percent", 80, id="cache target that nobody uses"),
+        pytest.param(
+            {"spec.autoscaling.kvCacheTargetPercent": 65}, "kv_cache_target_percent", 65, id="own cache target"
+        ),
+        pytest.param({}, "strategy", "RollingUpdate", id="rolling"),
+        pytest.param({}, "max_surge", 0, id="no spare GPU"),
+        pytest.param({}, "max_unavailable", 1, id="one at a time"),
+        pytest.param({"spec.rollout": {"maxSurge": 2, "maxUnavailable": 0}}, "max_surge", 2, id="a surge"),
+        pytest.param({"spec.rollout": {"maxSurge": 2, "maxUnavailable": 0}}, "max_unavailable", 0, id="nobody missing"),
+        pytest.param({}, "disruption_max_unavailable", 1, id="one evicted"),
+        pytest.param({"spec.disruption": {"maxUnavailable": 0}}, "disruption_max_unavailable", 0, id="nobody evicted"),
+        pytest.param({}, "service_type", "ClusterIP", id="reached in the cluster"),
+        pytest.param({}, "session_affinity_s", None, id="no affinity"),
+        pytest.param({}, "network_policy", False, id="no policy"),
+        pytest.param({"spec.networkPolicy": {"allowFrom": [{}]}}, "network_policy", True, id="a policy for somebody"),
+        pytest.param(
+            {"spec.networkPolicy": {"enabled": False, "allowFrom": [{}]}},
+            "network_policy",
+            False,
+            id="a policy put off",
+        ),
+        pytest.param({"spec.networkPolicy": {"enabled": True}}, "network_policy", True, id="a policy for all"),
+        pytest.param({}, "run_as_user", 1000, id="user"),
+        pytest.param({"spec.security": {"runAsUser": 7}}, "run_as_user", 7, id="own user"),
+        pytest.param({"spec.security": {"runAsUser": 7}}, "run_as_group", 1000, id="and the group as ever"),
+        pytest.param({"spec.security": {"fsGroup": 8}}, "fs_group", 8, id="own group of files"),
+        pytest.param({}, "trust_remote_code", False, id="no strange code"),
         pytest.param({}, "max_num_batched_tokens", 8192, id="token budget"),
         pytest.param(
             {"spec.engine": {"maxNumSeqs": 2048}},

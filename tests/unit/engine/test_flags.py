@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from outrider.api.workload import REFUSED_ARGUMENTS, REFUSED_ENVIRONMENT
+from outrider.api.arguments import REFUSED_ARGUMENTS, REFUSED_ENVIRONMENT
 from outrider.engine.flags import ENVIRONMENT, FLAGS, owned_flag, refused_variable
 
 

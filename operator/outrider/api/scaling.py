@@ -1,0 +1,114 @@
+"""The parts of the spec that say what users should see, and how many replicas there may be: objectives, autoscaling."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from outrider.api.fields import Int, Part, Rule, Values, judged, named, refusing
+
+Percentile = Literal[50, 75, 90, 95, 99]
+OWN_TRIGGERS = ("in-flight", "waiting", "kv-cache")
+
+TriggerName = Annotated[
+    str,
+    Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63),
+    *judged(
+        refusing(
+            f"^({'|'.join(OWN_TRIGGERS)})$",
+            "in-flight, waiting and kv-cache are the operator's own triggers: give yours another name",
+        ),
+    ),
+]
+
+
+class Objectives(Part):
+    """What users of the service should see; tuning and scaling keep within it."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.tpotMilliseconds) || self.tpotMilliseconds >= 1",
+            lambda objectives: objectives.tpot_milliseconds is None or objectives.tpot_milliseconds >= 1,
+            "tpotMilliseconds must be 1 or more; to have no objective for it leave the field out",
+            ".tpotMilliseconds",
+        ),
+        Rule(
+            "!has(self.ttftMilliseconds) || self.ttftMilliseconds >= 1",
+            lambda objectives: objectives.ttft_milliseconds is None or objectives.ttft_milliseconds >= 1,
+            "ttftMilliseconds must be 1 or more; to have no objective for it leave the field out",
+            ".ttftMilliseconds",
+        ),
+    )
+
+    tpot_milliseconds: Annotated[Int, Field(le=60_000)] | None = None
+    """Time per output token of one request after its first, in milliseconds, 1 to 60000, for example 40; no objective
+    when left out."""
+    ttft_milliseconds: Annotated[Int, Field(le=3_600_000)] | None = None
+    """Time from a request's arrival to its first token, in milliseconds, 1 to 3600000, for example 2000; no objective
+    when left out."""
+    percentile: Percentile | None = None
+    """Share of requests that must meet the objectives, in percent, one of 50, 75, 90, 95 and 99; 95 when left out."""
+
+
+class Trigger(Part):
+    """A further load by which KEDA scales, asked of Prometheus."""
+
+    name: TriggerName
+    """Name of the trigger, up to 63 small letters, digits and dashes, for example `queue-of-gateway`; not one of the
+    operator's own, in-flight, waiting and kv-cache."""
+    query: Annotated[str, Field(min_length=1, max_length=2048)]
+    """PromQL that gives one number, up to 2048 characters, for example `sum(gateway_queue_length{service="chat"})`."""
+    metric_type: Literal["AverageValue", "Value"]
+    """How KEDA compares it with target: AverageValue divides the number by the replicas first, so the query must be a
+    sum and no average; Value takes it as it is. For example AverageValue."""
+    target: Annotated[Int, Field(ge=1, le=1_000_000_000)]
+    """What the number should be, in the query's own unit, 1 to 1000000000, for example 20; above it replicas are
+    added."""
+
+
+class Autoscaling(Part):
+    """Who sets the number of replicas, and between which bounds. Leave the block out for one fixed replica, or for
+    as many as run when it is removed."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            lambda scaling: (
+                scaling.min_replicas is None
+                or scaling.max_replicas is None
+                or scaling.min_replicas <= scaling.max_replicas
+            ),
+            "minReplicas must not be above maxReplicas: lower one or raise the other",
+            ".minReplicas",
+            Values(
+                "minReplicas %d is above maxReplicas %d: lower one or raise the other",
+                ("self.minReplicas", "self.maxReplicas"),
+                lambda scaling: (scaling.min_replicas, scaling.max_replicas),
+            ),
+        ),
+        Rule(
+            "has(self.maxReplicas) || (has(self.mode) && self.mode == 'Off')",
+            lambda scaling: scaling.max_replicas is not None or scaling.mode == "Off",
+            'autoscaling needs an upper bound: set maxReplicas, or mode: "Off" (quoted) for a fixed number,'
+            " minReplicas",
+            ".maxReplicas",
+        ),
+    )
+
+    mode: Literal["KEDA", "Off"] | None = None
+    """KEDA scales by load; Off keeps minReplicas. KEDA when left out. In YAML write `"Off"` with its quotes: the bare
+    word is a boolean there."""
+    min_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
+    """Fewest replicas, 1 to 1000 and not above maxReplicas, for example 2; 1 when left out. With mode Off: the number
+    that is kept."""
+    max_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
+    """Most replicas, 1 to 1000, for example 6; needed unless mode is Off."""
+    scale_down_stabilization_seconds: Annotated[Int, Field(ge=0, le=3600)] | None = None
+    """For how long load must stay low before a replica is given up, in seconds, 0 to 3600; 300 when left out."""
+    kv_cache_target_percent: Annotated[Int, Field(ge=1, le=100)] | None = None
+    """Share of a replica's KV cache that may be in use, in percent, 1 to 100, for example 70; above it replicas are
+    added. 80 when left out."""
+    triggers: Annotated[list[Trigger], Field(max_length=8), *named()] = Field(default_factory=list)
+    """Up to 8 further loads to scale by, after the operator's own and in this order; the one that asks for most
+    replicas wins. None when left out. Append new ones: the order is part of the metrics' names."""
