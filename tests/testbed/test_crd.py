@@ -11,20 +11,24 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
 
+from outrider.api.fields import Part
+from outrider.api.speculation import Draft, Speculation
+from outrider.api.tuning import Tuning
 from tests.testbed.cluster import Cluster
 from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, refused
 from tests.unit.manifests.golden import manifests, resources
 
+CRD = "crd/speculativeinferenceservices.serving.outrider.dev"
 BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget"}
 
 
 @pytest.fixture(scope="module")
 def served(api_cluster: Cluster) -> Cluster:
     """An API server that knows our kind, with the namespaces of the examples."""
-    api_cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    name = "crd/speculativeinferenceservices.serving.outrider.dev"
-    api_cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=30s")
+    api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
+    api_cluster.kubectl("wait", "--for=condition=Established", CRD, "--timeout=30s")
     for namespace in ("ml", "batch"):
         api_cluster.kubectl("create", "namespace", namespace, check=False)
         api_cluster.kubectl(
@@ -35,6 +39,30 @@ def served(api_cluster: Cluster) -> Cluster:
             "pod-security.kubernetes.io/enforce=restricted",
         )
     return api_cluster
+
+
+def test_the_crd_is_taken_by_either_kind_of_apply(served: Cluster) -> None:
+    annotations = json.loads(served.kubectl("get", CRD, "-o", "json").stdout)["metadata"]["annotations"]
+    assert "kubectl.kubernetes.io/last-applied-configuration" in annotations
+    assert served.kubectl("apply", "--server-side", "-f", str(ROOT / "crds")).stderr == ""
+    assert served.kubectl("apply", "-f", str(ROOT / "crds")).stderr == ""
+
+
+@pytest.mark.parametrize("part", [Speculation, Draft, Tuning], ids=lambda part: part.__name__)
+def test_kubectl_explain_reads_like_documentation(served: Cluster, part: type[Part]) -> None:
+    path = {Speculation: "", Draft: ".draft", Tuning: ".tuning"}[part]
+    answer = ""
+
+    def explained() -> bool:
+        nonlocal answer
+        done = served.kubectl("explain", f"sis.spec.speculation{path}", check=False)
+        answer = " ".join(done.stdout.split())
+        return done.returncode == 0
+
+    served.wait_until("documentation of the kind", explained)  # published a moment after the kind is served
+    for name, field in part.model_fields.items():
+        assert f" {field.alias or to_camel(name)} <" in answer
+        assert " ".join((field.description or "?").split()) in answer
 
 
 def dry_run(cluster: Cluster, body: dict[str, Any], *, check: bool) -> str:

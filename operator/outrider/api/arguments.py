@@ -43,8 +43,8 @@ Argument = Annotated[
         refusing(
             REFUSED_ARGUMENTS,
             "this argument is set by the operator or refused for safety: remove it here and use the field of the spec"
-            " that stands for it, such as engine.maxNumSeqs, engine.maxNumBatchedTokens, model.maxLength,"
-            " parallelism.tensor or speculation",
+            " that stands for it, such as engine.maxNumSeqs, engine.maxNumBatchedTokens, model.maxLength, parallelism,"
+            " security.trustRemoteCode or speculation",
         ),
     ),
 ]

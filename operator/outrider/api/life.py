@@ -47,8 +47,8 @@ class Rollout(Part):
     )
 
     strategy: Strategy | None = None
-    """RollingUpdate replaces a few replicas at a time, Recreate stops all before it starts any. RollingUpdate when left
-    out."""
+    """In which order: RollingUpdate replaces a few replicas at a time, Recreate stops all before it starts any.
+    RollingUpdate when left out."""
     max_surge: Annotated[Int, Field(ge=0, le=100)] | None = None
     """Replicas that may run beyond the wanted number during a rollout, 0 to 100, for example 1; each needs spare GPUs.
     0 when left out."""
@@ -100,5 +100,5 @@ class Startup(Part):
     """How long a replica may take to load."""
 
     budget_seconds: Annotated[Int, Field(ge=60, le=86_400)] | None = None
-    """Longest time from start to the first healthy answer, downloads included, in seconds, 60 to 86400, for example
-    3600; 1800 when left out."""
+    """Longest time from the engine's start to its first healthy answer, with what it downloads from a hub itself, in
+    seconds, 60 to 86400, for example 3600; 1800 when left out."""

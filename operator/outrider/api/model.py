@@ -101,13 +101,15 @@ class Source(Part):
     )
 
     hub: HubSource | None = None
-    """A hub of model repositories, for example `{endpoint: https://hub.example.com}`; its repository is the id."""
+    """A hub of model repositories, for example `{endpoint: https://hub.example.com}`; its repository is the id.
+    One of the four."""
     volume: VolumeSource | None = None
-    """A PersistentVolumeClaim, for example `{claimName: models, path: llama-3.1-8b}`."""
+    """A PersistentVolumeClaim, for example `{claimName: models, path: llama-3.1-8b}`. One of the four."""
     image: ImageSource | None = None
-    """An OCI image, for example `{reference: registry.example.com/models/llama-3.1-8b:1}`."""
+    """An OCI image, for example `{reference: registry.example.com/models/llama-3.1-8b:1}`. One of the four."""
     object_store: ObjectStoreSource | None = None
-    """A bucket, for example `{uri: s3://models/llama-3.1-8b, credentialsSecret: models-reader}`."""
+    """A bucket, for example `{uri: s3://models/llama-3.1-8b, credentialsSecret: models-reader}`. One of the
+    four."""
 
     @property
     def kind(self) -> SourceKind:

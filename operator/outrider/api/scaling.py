@@ -97,15 +97,16 @@ class Autoscaling(Part):
     )
 
     mode: Literal["KEDA", "Off"] | None = None
-    """KEDA scales by load; Off keeps minReplicas. KEDA when left out. In YAML write `"Off"` with its quotes: the bare
-    word is a boolean there."""
+    """Who scales: KEDA by load, or with Off nobody, and minReplicas is kept. KEDA when left out. In YAML write `"Off"`
+    with its quotes: the bare word is a boolean there."""
     min_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Fewest replicas, 1 to 1000 and not above maxReplicas, for example 2; 1 when left out. With mode Off: the number
     that is kept."""
     max_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Most replicas, 1 to 1000, for example 6; needed unless mode is Off."""
     scale_down_stabilization_seconds: Annotated[Int, Field(ge=0, le=3600)] | None = None
-    """For how long load must stay low before a replica is given up, in seconds, 0 to 3600; 300 when left out."""
+    """For how long load must stay low before a replica is given up, in seconds, 0 to 3600, for example 600; the
+    operator's own setting, 300 unless it was changed, when left out."""
     kv_cache_target_percent: Annotated[Int, Field(ge=1, le=100)] | None = None
     """Share of a replica's KV cache that may be in use, in percent, 1 to 100, for example 70; above it replicas are
     added. 80 when left out."""

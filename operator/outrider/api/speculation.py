@@ -33,8 +33,8 @@ class Draft(Part):
     """Quantisation of the drafter in vLLM's words, for example `fp8`; what the drafter's own files say when left out.
     It is never taken over from the model."""
     tensor_parallel_size: Annotated[Int, Field(ge=1, le=16)] | None = None
-    """GPUs that share the drafter: 1, or as many as share the model (parallelism.tensor), which it is when left out.
-    Set 1 when the drafter's heads do not divide by that."""
+    """GPUs that share the drafter, 1 to 16: 1, or as many as share the model (parallelism.tensor), which it is when
+    left out. Set 1 when the drafter's heads do not divide by that."""
     max_length: Annotated[Int, Field(ge=1, le=MAX_CONTEXT)] | None = None
     """Longest context of the drafter in tokens, 1 to 16777216, not longer than the model's, for example 32768; the
     drafter's own when left out."""
@@ -104,8 +104,9 @@ class RejectionSampling(Part):
     )
 
     method: Literal["Standard", "Block", "Fly"]
-    """Standard judges one token at a time and Block all together, both without changing what the model would say; Fly
-    also keeps tokens that the model finds likely enough, so answers may change. For example Block."""
+    """What is compared: Standard judges one token at a time and Block all together, both without changing what the
+    model would say; Fly also keeps tokens that the model finds likely enough, so answers may change. For example
+    Block."""
     fly_window_size: Annotated[Int, Field(ge=1, le=MAX_SPECULATIVE_TOKENS - 1)] | None = None
     """Following tokens that the model must agree with before Fly keeps a mismatch, 1 to 15 and less than
     maxSpeculativeTokens; 6, or one less than maxSpeculativeTokens where that is smaller, when left out."""
@@ -255,13 +256,14 @@ class Speculation(Part):
     """How tokens are drafted, in vLLM's words: eagle, eagle3, mtp, draft_model, dflash and dspark use a model, ngram
     and suffix the text itself. For example `eagle3`. Changing it restarts the engines, one at a time."""
     draft: Draft | None = None
-    """The drafter; needed by eagle, eagle3, draft_model, dflash and dspark, refused by ngram and suffix. Left out, mtp
-    uses the layers in the model itself."""
+    """The drafter, for example `{id: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B}`; needed by eagle, eagle3, draft_model,
+    dflash and dspark, refused by ngram and suffix. When left out, mtp uses the layers in the model itself."""
     max_speculative_tokens: Annotated[Int, Field(le=MAX_SPECULATIVE_TOKENS)]
     """Ceiling of speculative tokens a step, 1 to 16, fixed when an engine starts; a higher one costs memory even when
     unused. For example 5."""
     tuning: Tuning = Field(default_factory=Tuning)
-    """How the number is chosen under the ceiling; Outrider adapts it to load and acceptance when left out."""
+    """How the number is chosen under the ceiling, for example `{mode: Observe}`; Outrider adapts it to load and
+    acceptance when left out."""
     ngram: Ngram | None = None
     """Bounds of method ngram, for example `{promptLookupMin: 2, promptLookupMax: 5}`; both are 5 when left out."""
     suffix: Suffix | None = None
@@ -276,7 +278,7 @@ class Speculation(Part):
     """How the drafter picks tokens: Greedy takes the likeliest, Probabilistic samples, which is kept more often at high
     temperatures and costs GPU memory for its probabilities. Greedy when left out."""
     draft_head_quantization: Literal["fp8", "nvfp4"] | None = None
-    """Quantisation of the drafter's copy of the model's output layer; the model verifies with its own, so only
-    acceptance can change. For methods eagle, eagle3 and mtp; not quantised when left out."""
+    """Quantisation of the drafter's copy of the model's output layer, fp8 or nvfp4; the model verifies with its own, so
+    only acceptance can change. For methods eagle, eagle3 and mtp; not quantised when left out."""
     rejection_sampling: RejectionSampling | None = None
     """How the model decides which draft tokens it keeps, for example `{method: Block}`; Standard when left out."""

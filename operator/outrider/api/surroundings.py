@@ -103,7 +103,8 @@ class PodTemplateMetadata(Part):
     """Labels and annotations of the pods, beside the operator's own."""
 
     labels: StringMap = Field(default_factory=dict)
-    """Further labels of the pods, up to 32, for example `team: chat`; none when left out. The operator's own win."""
+    """Further labels of the pods, up to 32, for example `team: chat`, but none of the operator's own; none when left
+    out."""
     annotations: Annotations = Field(default_factory=dict)
     """Further annotations of the pods, up to 32, for example `sidecar.istio.io/inject: "false"`; none when left out."""
 

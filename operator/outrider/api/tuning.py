@@ -93,9 +93,9 @@ class Tuning(Part):
     )
 
     mode: Mode | None = None
-    """Adaptive decides and acts; Observe decides and reports but changes nothing; Fixed keeps the given schedule; Off
-    starts the engine without a drafter. Adaptive when left out. Going to or from Off restarts the engines, one at a
-    time. In YAML write `"Off"` with its quotes: the bare word is a boolean there."""
+    """Who chooses: Adaptive decides and acts, Observe decides and reports but changes nothing, Fixed keeps the given
+    schedule, Off starts the engine without a drafter. Adaptive when left out. Going to or from Off restarts the
+    engines, one at a time. In YAML write `"Off"` with its quotes: the bare word is a boolean there."""
     policy: Policy | None = None
     """What tuning looks at: Goodput weighs measured step times against acceptance and the objectives,
     AcceptanceThreshold looks at acceptance alone. Goodput when left out."""

@@ -3,6 +3,7 @@ tests/testbed/test_crd.py."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,13 @@ def nodes(schema: Node, path: str) -> Iterator[tuple[str, Node]]:
             yield from nodes(schema[key], f"{path}[]")
 
 
-ALL = [*nodes(SPEC, "spec"), *nodes(STATUS, "status")]
+IN_SPEC = [*nodes(SPEC, "spec")]
+ALL = [*IN_SPEC, *nodes(STATUS, "status")]
+
+
+def rules_of(node: Node) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = node.get("x-kubernetes-validations", [])
+    return found
 
 
 def test_the_committed_crd_is_the_one_of_the_models() -> None:
@@ -52,14 +59,19 @@ def test_every_node_is_structural(path: str, node: Node) -> None:
     assert "default" not in node or path == "status"
 
 
-@pytest.mark.parametrize(("path", "node"), [*nodes(SPEC, "spec")], ids=[path for path, _ in nodes(SPEC, "spec")])
+@pytest.mark.parametrize(("path", "node"), IN_SPEC, ids=[path for path, _ in IN_SPEC])
 def test_the_spec_is_bounded_so_that_rules_have_a_known_cost(path: str, node: Node) -> None:
     if node.get("type") == "string":
         assert "maxLength" in node or "enum" in node
     if node.get("type") == "array":
         assert "maxItems" in node
-    if "additionalProperties" in node:
+    if "additionalProperties" in node or "x-kubernetes-preserve-unknown-fields" in node:
         assert "maxProperties" in node
+    for name, field in node.get("properties", {}).items():
+        if field.get("type") == "integer" and "enum" not in field:
+            assert "maximum" in field, name
+            # Where the remedy matters a rule with a sentence stands for the bare minimum.
+            assert "minimum" in field or any(f"self.{name} >= 1" in rule["rule"] for rule in rules_of(node)), name
 
 
 @pytest.mark.parametrize(
@@ -71,9 +83,52 @@ def test_every_field_says_in_a_sentence_what_it_is(path: str, node: Node) -> Non
     assert re.fullmatch(r"[A-Z].*\.", node["description"])
 
 
+@pytest.mark.parametrize(("path", "node"), IN_SPEC, ids=[path for path, _ in IN_SPEC])
+def test_fields_of_the_spec_are_documented_where_kubectl_explain_shows_them(path: str, node: Node) -> None:
+    for name, field in node.get("properties", {}).items():
+        text = field["description"]
+        assert len(text.split()) >= 6, f"{name}: more than its name"
+        if name not in node.get("required", ()):
+            assert re.search(r"left out|One of the four|needed unless", text), f"{name}: and when it is left out?"
+        if field.get("type") == "integer" and "enum" not in field:
+            assert re.search(rf"\b({field['maximum']}|maxSpeculativeTokens)\b", text), f"{name}: up to what?"
+        if "enum" in field:
+            assert all(str(value) in text for value in field["enum"]), f"{name}: which words?"
+
+
+CEL_SINCE = {
+    **dict.fromkeys(("has", "size", "matches", "contains", "all", "filter", "map", "exists_one"), (1, 0)),
+    "isSorted": (1, 0),
+    "orValue": (1, 28),
+    "hasValue": (1, 28),
+    "format": (1, 29),
+}
+"""Version of Kubernetes that brought each function to every rule: `pkg/cel/environment/base.go` of k8s.io/apiserver
+0.37.2, where 1.0 stands for what was always there. Optional fields (`.?`) came with orValue."""
+OLDEST_KUBERNETES = (1, 33)
+
+
+def test_rules_use_no_function_that_an_old_api_server_lacks() -> None:
+    expressions = [
+        text
+        for _, node in nodes(SCHEMA, "")
+        for rule in rules_of(node)
+        for text in (rule["rule"], rule.get("messageExpression", ""))
+    ]
+    code = [re.sub(r"'(\\.|[^'\\])*'", "''", text) for text in expressions]
+    used = {name for text in code for name in re.findall(r"([A-Za-z_]\w*)\(", text)}
+    assert used == CEL_SINCE.keys()
+    assert max(CEL_SINCE.values()) <= OLDEST_KUBERNETES
+
+
+def test_the_crd_leaves_room_in_the_annotation_of_client_side_apply() -> None:
+    limit = 262_144  # bytes of all annotations of an object
+    assert len(json.dumps(custom_resource_definition(), separators=(",", ":")).encode()) < limit / 2
+
+
 def test_every_rule_blames_a_field_that_exists() -> None:
-    rules = [(node, rule) for _, node in ALL for rule in node.get("x-kubernetes-validations", ())]
-    assert len(rules) > 20
+    rules = [(node, rule) for _, node in ALL for rule in rules_of(node)]
+    assert len(rules) > 60
     for node, rule in rules:
         place = node
         for name in rule.get("fieldPath", "").split(".")[1:]:
