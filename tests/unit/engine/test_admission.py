@@ -80,7 +80,9 @@ def test_every_fault_is_named_at_once() -> None:
     ("changes", "words"),
     [
         pytest.param({"version": None}, "the version is unknown", id="an image without a version"),
-        pytest.param({"version": "0.29.0"}, "not in the table of known versions", id="a version without a row"),
+        pytest.param(
+            {"version": "0.29.0"}, "not in the table of versions whose runner was studied", id="a version without a row"
+        ),
         pytest.param({"version": "0.11.0"}, "answers will be cut off", id="a version that cannot drain"),
         pytest.param({"version": "0.20.0"}, "stay at 5: vLLM 0.20.0 has no table", id="a version without a table"),
         pytest.param({"extra_args": ("--enable-lora",)}, "from adapter to adapter", id="adapters"),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from outrider.api.arguments import REFUSED_ARGUMENTS, REFUSED_ENVIRONMENT
-from outrider.engine.flags import ENVIRONMENT, FLAGS, owned_flag, refused_variable
+from outrider.engine.flags import ENVIRONMENT, FLAGS, FURTHER, REFUSED, owned_flag, refused_variable, spells
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,13 @@ from outrider.engine.flags import ENVIRONMENT, FLAGS, owned_flag, refused_variab
         ("-cc.cudagraph_mode=NONE", "-cc"),
         ("--config", "--config"),
         ("--", "--model"),
+        ("--device-memory-util=0.5", "--device-memory-utilization"),
+        ("--ssl_keyfile=/k", "--ssl-keyfile"),
+        ("--nnodes", "--nnodes"),
+        ("-n2", "-n"),
+        ("-O3", "-O"),
+        ("--optimization-level=0", "--optimization-level"),
+        ("-dpr", "-dpr"),
     ],
 )
 def test_ours_in_any_spelling(argument: str, flag: str) -> None:
@@ -46,7 +53,6 @@ def test_ours_in_any_spelling(argument: str, flag: str) -> None:
         "-1",
         "64",
         "--enable-lora",
-        "-O3",
         "--attention-backend=TRITON_ATTN",
         "--max-num-queued-reqs",
         '{"max-num-seqs": 3}',
@@ -54,6 +60,26 @@ def test_ours_in_any_spelling(argument: str, flag: str) -> None:
 )
 def test_the_users_own(argument: str) -> None:
     assert owned_flag(argument) is None
+
+
+def test_every_refusal_is_said_once_and_has_its_own_remedy() -> None:
+    assert not set(FLAGS) & set(FURTHER)
+    assert all(owned_flag(flag) == flag for flag in REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("argument", "flag", "meant"),
+    [
+        ("--enable-lora", "--enable-lora", True),
+        ("--enable_lo=true", "--enable-lora", True),
+        ("--enable-lora.x", "--enable-lora", True),
+        ("--enable-lora-bias", "--enable-lora", False),
+        ("--", "--enable-lora", False),
+        ("enable-lora", "--enable-lora", False),
+    ],
+)
+def test_what_an_argument_may_spell(argument: str, flag: str, meant: bool) -> None:
+    assert spells(argument, flag) is meant
 
 
 @pytest.mark.parametrize("flag", FLAGS)

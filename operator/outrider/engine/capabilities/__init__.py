@@ -32,7 +32,7 @@ from outrider.engine.capabilities.live import (
     table_possible,
 )
 from outrider.engine.capabilities.methods import METHODS, OLD_ENGINE, method_there, methods_of, on_old_engine
-from outrider.engine.capabilities.versions import KNOWN_BEST, LOOKED_AT, History, Version, parse_version
+from outrider.engine.capabilities.versions import KNOWN_BEST, LOOKED_AT, History, Version, is_later, parse_version
 
 __all__ = [
     "FEATURES",
@@ -56,6 +56,7 @@ __all__ = [
     "capabilities",
     "flag_name",
     "has",
+    "is_later",
     "method_support",
     "method_there",
     "methods_of",

@@ -29,6 +29,11 @@ def parse_version(text: str) -> Version:
     return major, minor, patch
 
 
+def is_later(version: str) -> bool:
+    """Whether a version belongs to a later line than all that were looked at."""
+    return parse_version(version)[:2] > parse_version(LOOKED_AT[-1])[:2]
+
+
 def write(version: Version) -> str:
     """A version as text."""
     return ".".join(map(str, version))
