@@ -147,7 +147,8 @@ def at_random(source: random.Random) -> dict[str, Any]:
     chosen = source.sample(blocks, source.randint(1, 3))
     return changed(
         example(),
-        {f"spec.{path}": source.choice(values) for path, values in CHOICES.items() if path.split(".")[0] in chosen},
+        {"metadata.name": "at-random"}
+        | {f"spec.{path}": source.choice(values) for path, values in CHOICES.items() if path.split(".")[0] in chosen},
     )
 
 
