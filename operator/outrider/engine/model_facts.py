@@ -125,7 +125,7 @@ def read(document: Mapping[str, Any], weights_bytes: int | None = None) -> Model
         rope_head_dim=_count(text, ("qk_rope_head_dim",)),
         dtype=_dtype(document, text),
         quantization=_text(quantization.get("quant_method") or quantization.get("quant_algo")),
-        quantization_bits=_count(quantization, ("bits", "w_bit", "weight_bits")),
+        quantization_bits=_quantization_bits(quantization),
         tied_embeddings=bool(text.get("tie_word_embeddings", document.get("tie_word_embeddings", False))),
         mrope=_mrope(text),
         mamba=_text(model_type) in _MAMBA_FAMILIES or _text(text.get("model_type")) in _MAMBA_FAMILIES,
@@ -160,6 +160,15 @@ def _dtype(document: Mapping[str, Any], text: Mapping[str, Any]) -> str | Missin
             if isinstance(found, str) and found != "auto":
                 return found.removeprefix("torch.")
     return _missing("dtype")
+
+
+def _quantization_bits(quantization: Mapping[str, Any]) -> Count:
+    """Of a weight; compressed-tensors says it for each group of layers, of which the first stands for all."""
+    for group in _mapping(quantization.get("config_groups")).values():
+        found = _count(_mapping(_mapping(group).get("weights")), ("num_bits",))
+        if isinstance(found, int):
+            return found
+    return _count(quantization, ("bits", "w_bit", "weight_bits"))
 
 
 def _mrope(text: Mapping[str, Any]) -> bool:
