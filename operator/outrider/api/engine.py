@@ -51,7 +51,7 @@ class LoraModule(Part):
     """One adapter that the engine serves beside the model."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=128)]
-    """Name that clients ask for, up to 128 characters, for example `chat-legal`."""
+    """Name that clients ask for, up to 128 characters and not the model's own, for example `chat-legal`."""
     id: ModelId
     """Repository of the adapter, or a path inside the container, for example `org/llama-3.1-8b-legal-lora`."""
 

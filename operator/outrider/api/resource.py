@@ -123,12 +123,22 @@ _HUB_RULE = Rule(
     " alike, or take one of them from elsewhere",
     ".speculation.draft.source",
 )
+_NAMES_RULE = Rule(
+    "!has(self.engine) || !has(self.engine.lora) || !has(self.engine.lora.modules)"
+    " || self.engine.lora.modules.all(module, module.name != self.model.?servedName.orValue(self.model.id))",
+    lambda spec: (
+        spec.engine.lora is None
+        or all(module.name != (spec.model.served_name or spec.model.id) for module in spec.engine.lora.modules)
+    ),
+    "engine.lora.modules has an adapter by the name of the model itself, which would answer in its place: rename it",
+    ".engine.lora.modules",
+)
 
 
 class Spec(Part):
     """What the user wants."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*_GPU_RULES, _HUB_RULE)
+    rules: ClassVar[tuple[Rule, ...]] = (*_GPU_RULES, _HUB_RULE, _NAMES_RULE)
 
     model: Model
     """The model that is served, for example `{id: meta-llama/Llama-3.1-8B-Instruct, servedName: chat}`."""
@@ -249,5 +259,9 @@ def _sentence(error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         path = "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in fault["loc"])
         path += str(fault.get("ctx", {}).get("path", ""))
-        faults.append(f"{path.removeprefix('.')}: {fault['msg']}")
+        text = fault["msg"]
+        if fault["type"] == "extra_forbidden":
+            block = ".".join(item for item in fault["loc"][:-1] if isinstance(item, str))
+            text = f"no field of this name: remove it, or see kubectl explain sis.{block} for those that there are"
+        faults.append(f"{path.removeprefix('.')}: {text}")
     return "; ".join(faults)

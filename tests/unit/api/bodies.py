@@ -178,6 +178,11 @@ ADMITTED: dict[str, Body] = {
             {"name": "hour", "query": "hour() > bool 8", "metricType": "Value", "target": 1},
         ]
     },
+    "eight pull secrets": {"spec.engine": {"imagePullSecrets": list("abcdefgh")}},
+    "an adapter by the id of a model with another name": {
+        "spec.model": {"id": "org/chat", "servedName": "chat"},
+        "spec.engine": {"lora": {"modules": [{"name": "org/chat", "id": "org/legal-lora"}]}},
+    },
     "all of the engine's further settings": {
         "spec.engine": {
             "imagePullPolicy": "Always",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from outrider.api.crd import custom_resource_definition
 from outrider.api.resource import parse
 from outrider.errors import InvalidSpec
 from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, refused, resource
@@ -41,6 +44,42 @@ def test_a_fault_is_named_by_the_path_that_the_user_wrote() -> None:
         "to have no objective for it leave the field out",
         "spec.autoscaling.minReplicas: minReplicas 9 is above maxReplicas 6: lower one or raise the other",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "block"),
+    [
+        ("spec.speculation.ngram_prompt_lookup_max", "spec.speculation"),
+        ("spec.tokens", "spec"),
+        ("spec.engine.kvTransfer.port", "spec.engine.kvTransfer"),
+    ],
+)
+def test_a_guessed_field_is_named_with_where_to_look(path: str, block: str) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        parse(changed(example(), {"spec.engine.kvTransfer": {"connector": "C", "role": "Both"}, path: 4}))
+    looked_up = f"no field of this name: remove it, or see kubectl explain sis.{block} for those that there are"
+    assert refusal.value.message == f"{path}: {looked_up}"
+
+
+def test_each_rule_is_broken_by_a_row_of_the_table() -> None:
+    answers = []
+    for row in refused():
+        with pytest.raises(InvalidSpec) as refusal:
+            parse(changed(example(), row["set"]))
+        answers.append(refusal.value.message)
+    schema = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for rule in rules_below(schema):
+        # A message with numbers in it is told from others by its words.
+        text = rule.get("messageExpression", f"'{rule['message']}'.").split("'.")[0].removeprefix("'")
+        words = ".*".join(re.escape(part) for part in text.split("%d"))
+        assert any(re.search(words, answer) for answer in answers), rule["rule"]
+
+
+def rules_below(schema: Any) -> Iterator[dict[str, str]]:
+    if isinstance(schema, dict):
+        yield from schema.get("x-kubernetes-validations", ())
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from rules_below(inner)
 
 
 def test_an_object_of_another_kind_is_not_read() -> None:
