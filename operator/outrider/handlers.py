@@ -36,6 +36,7 @@ CHILDREN = (
     ("", "v1", "services"),
     ("", "v1", "serviceaccounts"),
     ("apps", "v1", "deployments"),
+    ("networking.k8s.io", "v1", "networkpolicies"),
     ("policy", "v1", "poddisruptionbudgets"),
     ("keda.sh", "v1alpha1", "scaledobjects"),
 )

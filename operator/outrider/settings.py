@@ -27,6 +27,9 @@ class Settings(BaseSettings):
     """The same store as KEDA reaches it, if that is another address."""
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
     """Namespaces to look after, with commas between them; empty for all of them."""
+    operator_namespace: str | None = None
+    """Namespace in which the operator runs, to which NetworkPolicies open the engines' admin ports; its pods in any
+    namespace when left out."""
     control_period_s: float = Field(default=15.0, ge=1.0, le=120.0)
     """Seconds between two control passes."""
     scrape_interval_s: float = Field(default=5.0, ge=0.5, le=15.0)

@@ -27,7 +27,7 @@ from tests.unit.api.bodies import ADMITTED, EXAMPLES, ROOT, changed, example, re
 from tests.unit.manifests.golden import manifests, resources
 
 CRD = "crd/speculativeinferenceservices.serving.outrider.dev"
-BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget"}
+BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget", "NetworkPolicy"}
 
 
 @pytest.fixture(scope="module")

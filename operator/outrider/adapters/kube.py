@@ -43,6 +43,7 @@ _PLURALS = {
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
     ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
     ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",
+    ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
     ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
     ("serving.outrider.dev/v1alpha1", "SpeculativeInferenceService"): "speculativeinferenceservices",
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
+from outrider.manifests.engine_container import EngineContainer
 from outrider.manifests.meta import STABLE, TRACK_LABEL, Manifest, metadata, selector
 from outrider.manifests.pod_template import pod_template
 
@@ -19,36 +18,46 @@ def deployment_name(service: str, track: str = STABLE) -> str:
 
 
 def deployment(
-    resource: SpeculativeInferenceService,
-    settings: Resolved,
-    *,
-    image: str,
-    args: Sequence[str],
-    env: Sequence[Manifest],
-    controllable: bool,
-    replicas: int | None,
-    track: str = STABLE,
+    resource: SpeculativeInferenceService, settings: Resolved, engine: EngineContainer, *, track: str = STABLE
 ) -> Manifest:
-    """The Deployment of a rendered engine (`outrider.manifests.engine_container`).
+    """The Deployment of a rendered engine, without a number of replicas: that is the autoscaler's, or `with_replicas`.
 
-    ``controllable`` tells that the image has our plugin; ``replicas`` is None where the autoscaler sets them, and the
-    field is then left to it.
+    Raises:
+        InvalidSpec: the user's own pod template has something that may not be added.
     """
-    template = pod_template(resource, settings, image=image, args=args, env=env, controllable=controllable, track=track)
-    manifest: Manifest = {
+    template = pod_template(
+        resource,
+        settings,
+        image=engine.image,
+        args=engine.args,
+        env=engine.env,
+        controllable=engine.controllable,
+        track=track,
+    )
+    return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(resource, deployment_name(resource.name, track), **{TRACK_LABEL: track}),
         "spec": {
             "selector": {"matchLabels": selector(resource, track)},
-            # The default would start the new pod first, and it would wait for ever for the GPU that the old one holds.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "strategy": _strategy(settings),
             # Each pod that gets ready starts the clock anew, so one pod's life is the measure: drain, then start.
             "progressDeadlineSeconds": settings.startup_budget_s + settings.termination_grace_s + PROGRESS_MARGIN_S,
             "revisionHistoryLimit": REVISION_HISTORY,
             "template": template,
         },
     }
-    if replicas is not None:
-        manifest["spec"]["replicas"] = replicas
-    return manifest
+
+
+def with_replicas(manifest: Manifest, replicas: int) -> Manifest:
+    """The same with a fixed number of replicas."""
+    return manifest | {"spec": manifest["spec"] | {"replicas": replicas}}
+
+
+def _strategy(settings: Resolved) -> Manifest:
+    """Unless the user asks for it no pod starts before another stops: it would wait for ever for the GPU that the other
+    one holds."""
+    if settings.strategy == "Recreate":
+        return {"type": "Recreate"}
+    bounds = {"maxSurge": settings.max_surge, "maxUnavailable": settings.max_unavailable}
+    return {"type": "RollingUpdate", "rollingUpdate": bounds}

@@ -12,14 +12,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outrider.api.defaults import Resolved
+from outrider.api.hardware import ResourceClaim
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.engine.command_line import ADMIN_KEY_FILE, ADMIN_PORT, CACHE_PATH, HTTP_PORT, SCHEDULE_FILE, TMP_PATH
-from outrider.manifests import secret
+from outrider.manifests import pod_template_merge, secret, storage, weights
 from outrider.manifests.config_maps import schedule_name
-from outrider.manifests.meta import COMPONENT_LABEL, REVISION_LABEL, STABLE, Manifest, labels, selector
+from outrider.manifests.meta import (
+    COMPONENT_LABEL,
+    OWN_LABELS,
+    REVISION_LABEL,
+    SERVICE_LABEL,
+    STABLE,
+    Manifest,
+    labels,
+    selector,
+)
 from outrider.manifests.service_account import service_account_name
+from outrider.manifests.volumes import Mount, volume_mounts, volumes
 
-USER_ID = 1000  # any but root; set here because images that run as root are common, and runAsNonRoot would refuse them
 STARTUP_PERIOD_S = 5  # a small model is found ready within seconds, whatever the budget for large ones
 READINESS_PERIOD_S = 5
 LIVENESS_PERIOD_S = 15
@@ -37,10 +47,16 @@ def pod_template(
     controllable: bool,
     track: str = STABLE,
 ) -> Manifest:
-    """The template with its revision label; the same resource gives the same template, key for key."""
+    """The template with its revision label; the same resource gives the same template, key for key.
+
+    Raises:
+        InvalidSpec: the user's own template has something that may not be added.
+    """
+    more = [*weights.mounts(resource), *filter(None, (storage.model_cache(resource), storage.compile_cache(resource)))]
     container: Manifest = {"name": "engine", "image": image, "args": list(args), "env": list(env)}
-    container |= _container(resource, settings, controllable)
-    placement = resource.spec.placement
+    if resource.spec.engine.image_pull_policy is not None:
+        container["imagePullPolicy"] = resource.spec.engine.image_pull_policy
+    container |= _container(resource, settings, controllable, more)
     spec: Manifest = {
         "serviceAccountName": service_account_name(resource.name),
         "automountServiceAccountToken": False,
@@ -49,34 +65,74 @@ def pod_template(
         "terminationGracePeriodSeconds": settings.termination_grace_s,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
+            "runAsUser": settings.run_as_user,
+            "runAsGroup": settings.run_as_group,
+            "fsGroup": settings.fs_group,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": _volumes(resource.name, settings),
+        "volumes": [*_volumes(resource.name, settings), *volumes(more)],
+        **_placement(resource),
     }
-    if placement.node_selector:
-        spec["nodeSelector"] = dict(sorted(placement.node_selector.items()))
-    if placement.tolerations:
-        spec["tolerations"] = [
-            toleration.model_dump(by_alias=True, exclude_none=True) for toleration in placement.tolerations
+    downloads = [
+        download | {"resources": _main_memory(resource), "securityContext": _container_security()}
+        for download in weights.downloads(resource)
+    ]
+    if downloads:
+        spec["initContainers"] = downloads
+    if resource.spec.engine.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in resource.spec.engine.image_pull_secrets]
+    if resource.spec.resources.resource_claims:
+        spec["resourceClaims"] = [
+            {"name": one.name, "resourceClaimTemplateName": one.resource_claim_template_name}
+            for one in resource.spec.resources.resource_claims
         ]
     pod_labels = {COMPONENT_LABEL: "engine"} | labels(resource) | selector(resource, track)
     template: Manifest = {"metadata": {"labels": pod_labels}, "spec": spec}
-    pod_labels[REVISION_LABEL] = revision(template)
+    added = resource.spec.pod_template
+    pod_template_merge.check(added, template, settings.gpu_resource)
+    template = pod_template_merge.merge(added, template)
+    template["metadata"]["labels"][REVISION_LABEL] = revision(template)
     return template
 
 
+def _placement(resource: SpeculativeInferenceService) -> Manifest:
+    wanted = resource.spec.placement
+    found: Manifest = {}
+    if wanted.node_selector:
+        found["nodeSelector"] = dict(sorted(wanted.node_selector.items()))
+    if wanted.tolerations:
+        found["tolerations"] = [
+            toleration.model_dump(by_alias=True, exclude_none=True) for toleration in wanted.tolerations
+        ]
+    if wanted.topology_spread_constraints:
+        # Without a selector a constraint counts no pods, and spreads nothing.
+        ours = {"labelSelector": {"matchLabels": {SERVICE_LABEL: resource.name}}}
+        found["topologySpreadConstraints"] = [ours | one for one in wanted.topology_spread_constraints]
+    plain = {
+        "affinity": wanted.affinity,
+        "priorityClassName": wanted.priority_class_name,
+        "runtimeClassName": wanted.runtime_class_name,
+        "schedulerName": wanted.scheduler_name,
+    }
+    return found | {name: value for name, value in plain.items() if value}
+
+
 def revision(template: Mapping[str, Any]) -> str:
-    """A short name for a template's content, without its own label and its track: a promoted candidate keeps its
-    revision."""
-    content = json.dumps(template["spec"], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """A short name for a template's content, without our own labels: a promoted candidate keeps its revision."""
+    metadata = template["metadata"]
+    added = {
+        "labels": {key: value for key, value in metadata["labels"].items() if key not in OWN_LABELS},
+        "annotations": metadata.get("annotations", {}),
+    }
+    named = [template["spec"], *([added] if any(added.values()) else [])]
+    content = "".join(json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=True) for part in named)
     return hashlib.sha256(content.encode()).hexdigest()[:10]
 
 
-def _container(resource: SpeculativeInferenceService, settings: Resolved, controllable: bool) -> Manifest:
+def _container(
+    resource: SpeculativeInferenceService, settings: Resolved, controllable: bool, more: Sequence[Mount]
+) -> Manifest:
     """All of the container but what it runs."""
     return {
         "ports": [
@@ -84,11 +140,7 @@ def _container(resource: SpeculativeInferenceService, settings: Resolved, contro
             {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
         ],
         "resources": _resources(resource, settings),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": _container_security(),
         **_probes(settings, controllable),
         "lifecycle": {"preStop": {"sleep": {"seconds": settings.pre_stop_s}}},
         # The last lines of a crash reach status and events, where they can be read after the pod is gone.
@@ -100,6 +152,7 @@ def _container(resource: SpeculativeInferenceService, settings: Resolved, contro
             # Whole folders: the kubelet never refreshes a subPath.
             {"name": "schedule", "mountPath": SCHEDULE_FILE.rsplit("/", 1)[0], "readOnly": True},
             {"name": "admin", "mountPath": ADMIN_KEY_FILE.rsplit("/", 1)[0], "readOnly": True},
+            *volume_mounts(more),
         ],
     }
 
@@ -107,12 +160,28 @@ def _container(resource: SpeculativeInferenceService, settings: Resolved, contro
 def _resources(resource: SpeculativeInferenceService, settings: Resolved) -> Manifest:
     """GPUs and memory are limited to what is requested; processors are not limited, which would throttle the front
     end."""
+    claims = resource.spec.resources.resource_claims
+    memory = _main_memory(resource)
+    if claims:
+        return memory | {"claims": [_claim(one) for one in claims]}
+    gpus = {settings.gpu_resource: str(settings.gpus)}
+    return {"requests": gpus | memory.get("requests", {}), "limits": gpus | memory.get("limits", {})}
+
+
+def _claim(claim: ResourceClaim) -> Manifest:
+    return {"name": claim.name} | ({} if claim.request is None else {"request": claim.request})
+
+
+def _main_memory(resource: SpeculativeInferenceService) -> Manifest:
+    """What containers take beside GPUs; a container that ends before the engine starts adds nothing to the pod's."""
     wanted = resource.spec.resources
-    limits = {settings.gpu_resource: str(settings.gpus)}
-    if wanted.memory is not None:
-        limits["memory"] = wanted.memory
-    requests = limits | ({"cpu": wanted.cpu} if wanted.cpu is not None else {})
-    return {"requests": requests, "limits": limits}
+    limits = {} if wanted.memory is None else {"memory": wanted.memory}
+    requests = limits | ({} if wanted.cpu is None else {"cpu": wanted.cpu})
+    return ({"requests": requests} if requests else {}) | ({"limits": limits} if limits else {})
+
+
+def _container_security() -> Manifest:
+    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def _probes(settings: Resolved, controllable: bool) -> Manifest:

@@ -6,10 +6,9 @@ from typing import Any
 
 from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
-from outrider.manifests import queries
+from outrider.manifests import promql, queries
 from outrider.manifests.meta import Manifest, metadata
 
-KV_CACHE_TARGET_PERCENT = 80  # above it vLLM soon preempts requests and computes their prompts again
 POLLING_INTERVAL_S = 15  # the HPA's own period: cached values are then never older than one decision
 COOLDOWN_S = 300
 UP_PERIOD_S = 60  # a replica that was asked for must be given time to show in the load per replica
@@ -59,17 +58,34 @@ def scaled_object(
             "triggers": [
                 _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target),
                 _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
-                _trigger("kv-cache", prometheus_url, queries.kv_cache_percent(*scope), KV_CACHE_TARGET_PERCENT),
+                _trigger(
+                    "kv-cache", prometheus_url, queries.kv_cache_percent(*scope), settings.kv_cache_target_percent
+                ),
+                *(
+                    _trigger(one.name, prometheus_url, one.query, one.target, one.metric_type)
+                    for one in (resource.spec.autoscaling.triggers if resource.spec.autoscaling else ())
+                ),
             ],
         },
     }
 
 
-def _trigger(name: str, prometheus: str, query: str, target: int) -> dict[str, Any]:
+def warnings(resource: SpeculativeInferenceService) -> list[str]:
+    """What is doubtful about the user's own triggers."""
+    scaling = resource.spec.autoscaling
+    return [
+        f"spec.autoscaling.triggers[{one.name}]: the query is an average, and metricType AverageValue divides it by the"
+        " replicas: divided twice it never asks for more of them; make it a sum, or set metricType Value"
+        for one in (scaling.triggers if scaling is not None and scaling.mode != "Off" else ())
+        if one.metric_type == "AverageValue" and promql.is_average(one.query)
+    ]
+
+
+def _trigger(name: str, prometheus: str, query: str, target: int, metric_type: str = "AverageValue") -> dict[str, Any]:
     return {
         "type": "prometheus",
         "name": name,
-        "metricType": "AverageValue",
+        "metricType": metric_type,
         "useCachedMetrics": True,
         "metadata": {
             "serverAddress": prometheus,

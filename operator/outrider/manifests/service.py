@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.engine.command_line import HTTP_PORT
 from outrider.manifests.meta import SERVICE_LABEL, Manifest, metadata
 
 
-def service(resource: SpeculativeInferenceService) -> Manifest:
+def service(resource: SpeculativeInferenceService, settings: Resolved) -> Manifest:
     """The Service of a service; a candidate on trial takes its share of the requests, so both tracks are selected."""
-    return {
+    manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata(resource, resource.name),
         "spec": {
-            "type": "ClusterIP",
+            "type": settings.service_type,
             "selector": {SERVICE_LABEL: resource.name},
             "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }
+    if resource.spec.service.annotations:
+        manifest["metadata"]["annotations"] = dict(sorted(resource.spec.service.annotations.items()))
+    if settings.session_affinity_s is not None:
+        # A client that comes back to the replica that knows its conversation finds the prefix in the cache.
+        manifest["spec"]["sessionAffinity"] = "ClientIP"
+        manifest["spec"]["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": settings.session_affinity_s}}
+    return manifest

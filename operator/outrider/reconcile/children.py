@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import secrets
 
-from outrider.errors import Conflict, NotReady
-from outrider.manifests import secret
+from outrider.errors import Conflict, KubeError, NotReady
+from outrider.manifests import passed_on, secret
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service, child_id, digest, older, shape
 
@@ -31,12 +31,24 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
         if live is not None:
             _refuse_foreign(service, live, child)
     service.absent.discard(child)
-    result = await neighbours.kube.apply(manifest)
+    result = await _send(service, manifest, neighbours)
     seen = service.children.get(child)
     if seen is None or not older(result, seen):  # an event may have overtaken our answer
         service.children[child] = result
     service.applied[child] = (sent, shape(result))
     return result
+
+
+async def _send(service: Service, manifest: Manifest, neighbours: Neighbours) -> Manifest:
+    """Apply; a refusal names the fields that the user wrote and Kubernetes alone can judge."""
+    try:
+        return await neighbours.kube.apply(manifest)
+    except KubeError as error:
+        written = () if service.resource is None else passed_on.fields(service.resource, manifest["kind"])
+        if error.status not in (400, 422) or not written:
+            raise
+        message = f"look at {', '.join(written)}: the API server refuses what is passed on of it. {error.message}"
+        raise KubeError("FieldRefused", message, error.status) from error
 
 
 async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool) -> None:

@@ -20,6 +20,8 @@ from outrider.manifests import (
     config_maps,
     deployment,
     engine_container,
+    engine_settings,
+    network_policy,
     pod_disruption_budget,
     pod_monitor,
     scaled_object,
@@ -29,12 +31,13 @@ from outrider.manifests import (
 from outrider.manifests.engine_container import EngineContainer
 from outrider.reconcile import children, delivery, edge, events, persistence, replicas, status
 from outrider.reconcile.configuration import controller_config
-from outrider.reconcile.neighbours import Neighbours
+from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
 logger = logging.getLogger(__name__)
 
 SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
+NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 POD_MONITOR = ("monitoring.coreos.com/v1", "PodMonitor")
 SLOW_RETRY_S = 60.0
 """For faults that somebody has to mend: a missing right, an unserved kind."""
@@ -65,9 +68,10 @@ class ObjectsPass:
         try:
             resource = parse(body)
             resolved = resolve(resource.spec, self._neighbours.settings.scale_down_stabilization_s)
-            engine = engine_container.engine_config(resource, resolved)
-            warnings = admit(engine).warnings
+            engine = engine_settings.engine_config(resource, resolved)
+            warnings = (*admit(engine).warnings, *scaled_object.warnings(resource))
             container = engine_container.build(resource, resolved, engine)
+            wanted = deployment.deployment(resource, resolved, container)
         except InvalidSpec as error:
             one.config = None
             await status.write(one, status.refused(one, error, generation, now_s), self._neighbours)
@@ -76,7 +80,7 @@ class ObjectsPass:
         one.resource, one.controllable = resource, container.controllable
         await self._remember(one, resource, resolved, container)
         keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
-        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, container, keda))
+        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, keda))
         found = status.build(
             one,
             resolved,
@@ -103,7 +107,7 @@ class ObjectsPass:
         one: Service,
         resource: SpeculativeInferenceService,
         resolved: Resolved,
-        container: EngineContainer,
+        wanted: Manifest,
         keda: bool,
     ) -> None:
         assert one.config is not None
@@ -111,7 +115,7 @@ class ObjectsPass:
             await children.read_admin_key(one, self._neighbours, make=False)
         else:
             await persistence.record(one, self._neighbours)
-            await self._children(one, resource, resolved, container, keda)
+            await self._children(one, resource, resolved, wanted, keda)
         await delivery.bring_up_to_date(one, self._neighbours)
 
     def _failed(self, one: Service, error: OperatorError) -> float:
@@ -137,7 +141,7 @@ class ObjectsPass:
         one: Service,
         resource: SpeculativeInferenceService,
         resolved: Resolved,
-        container: EngineContainer,
+        wanted: Manifest,
         keda: bool,
     ) -> None:
         """Apply all children, those first that others wait for."""
@@ -148,23 +152,24 @@ class ObjectsPass:
         for manifest in (
             service_account.service_account(resource),
             document,
-            service.service(resource),
-            pod_disruption_budget.pod_disruption_budget(resource),
+            service.service(resource, resolved),
+            pod_disruption_budget.pod_disruption_budget(resource, resolved),
         ):
             await children.apply(one, manifest, self._neighbours)
         if not resolved.autoscaled:
             # The autoscaler must be gone before we set a number, or both would write it.
             await children.remove(one, *SCALED_OBJECT, resource.name, self._neighbours)
-        await self._deployment(one, resource, resolved, container)
+        await self._network_policy(one, resource, resolved)
+        await self._deployment(one, wanted, resolved)
         if keda:
-            wanted = scaled_object.scaled_object(
+            scaled = scaled_object.scaled_object(
                 resource,
                 resolved,
                 target=state.target,
                 prometheus_url=settings.keda_prometheus,
                 stabilization_s=resolved.scale_down_stabilization_s,
             )
-            await children.apply(one, wanted, self._neighbours)
+            await children.apply(one, scaled, self._neighbours)
         if await self._neighbours.kube.serves(*POD_MONITOR):
             if resolved.pod_monitor:
                 monitor = pod_monitor.pod_monitor(resource, settings.scrape_interval_s)
@@ -172,23 +177,20 @@ class ObjectsPass:
             else:
                 await children.remove(one, *POD_MONITOR, resource.name, self._neighbours)
 
-    async def _deployment(
-        self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
-    ) -> None:
-        wanted = deployment.deployment(
-            resource,
-            resolved,
-            image=container.image,
-            args=container.args,
-            env=container.env,
-            controllable=container.controllable,
-            replicas=None
-            if resolved.autoscaled
-            else replicas.fixed(resolved, one.children.get(f"Deployment/{resource.name}")),
-        )
+    async def _network_policy(self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved) -> None:
+        if resolved.network_policy:
+            policy = network_policy.network_policy(resource, self._neighbours.settings.operator_namespace)
+            await children.apply(one, policy, self._neighbours)
+        elif f"NetworkPolicy/{resource.name}" in one.children:  # policies are watched: what is not there was not seen
+            await children.remove(one, *NETWORK_POLICY, resource.name, self._neighbours)
+
+    async def _deployment(self, one: Service, wanted: Manifest, resolved: Resolved) -> None:
+        name = f"Deployment/{wanted['metadata']['name']}"
         if resolved.autoscaled:
             await replicas.hand_over(one, self._neighbours)
-        before = one.children.get(f"Deployment/{resource.name}")
+        else:
+            wanted = deployment.with_replicas(wanted, replicas.fixed(resolved, one.children.get(name)))
+        before = one.children.get(name)
         live = await children.apply(one, wanted, self._neighbours)
         if before is not None:
             await events.rolls(one, before, live, self._neighbours)

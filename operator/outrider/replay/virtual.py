@@ -24,7 +24,7 @@ from outrider.core.schedule import constant
 from outrider.core.series import Series
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.engine.admission import admit
-from outrider.manifests import engine_container
+from outrider.manifests import engine_container, engine_settings
 from outrider.reconcile.configuration import controller_config
 from outrider.simulator import command_line
 from outrider.simulator.fleet import Commands
@@ -56,7 +56,7 @@ def render(manifest: Mapping[str, Any], period_s: float) -> Rendered:
     metadata = {"uid": "virtual", "generation": 1, **manifest["metadata"]}
     resource = parse({**manifest, "metadata": metadata})
     resolved = resolve(resource.spec)
-    engine = engine_container.engine_config(resource, resolved)
+    engine = engine_settings.engine_config(resource, resolved)
     admit(engine)
     container = engine_container.build(resource, resolved, engine)
     environment = {one["name"]: one["value"] for one in container.env if "value" in one}

@@ -12,6 +12,8 @@ from outrider.manifests import (
     config_maps,
     deployment,
     engine_container,
+    engine_settings,
+    network_policy,
     pod_disruption_budget,
     pod_monitor,
     scaled_object,
@@ -45,10 +47,12 @@ def all_children(one: SpeculativeInferenceService, target: int = 40) -> list[Man
         service_account.service_account(one),
         secret.admin_secret(one, "test-key"),
         config_maps.schedule(one, 17, parse_text("1-24:3 25-64:1"), 3600),
-        service.service(one),
-        pod_disruption_budget.pod_disruption_budget(one),
+        service.service(one, settings),
+        pod_disruption_budget.pod_disruption_budget(one, settings),
         _deployment(one, None if settings.autoscaled else settings.min_replicas, STABLE),
     ]
+    if settings.network_policy:
+        children.append(network_policy.network_policy(one, "outrider-system"))
     if settings.autoscaled:
         children.append(
             scaled_object.scaled_object(
@@ -71,18 +75,9 @@ def made(changes: Mapping[str, Any] | None = None, target: int = 40) -> dict[str
 
 def _container(one: SpeculativeInferenceService) -> EngineContainer:
     settings = resolve(one.spec)
-    return engine_container.build(one, settings, engine_container.engine_config(one, settings))
+    return engine_container.build(one, settings, engine_settings.engine_config(one, settings))
 
 
 def _deployment(one: SpeculativeInferenceService, replicas: int | None, track: str) -> Manifest:
-    engine = _container(one)
-    return deployment.deployment(
-        one,
-        resolve(one.spec),
-        image=engine.image,
-        args=engine.args,
-        env=engine.env,
-        controllable=engine.controllable,
-        replicas=replicas,
-        track=track,
-    )
+    made = deployment.deployment(one, resolve(one.spec), _container(one), track=track)
+    return made if replicas is None else deployment.with_replicas(made, replicas)

@@ -1,4 +1,4 @@
-"""Golden manifests: all children of three services, as they are sent to the API server."""
+"""Golden manifests: all children of some services, as they are sent to the API server."""
 
 from __future__ import annotations
 

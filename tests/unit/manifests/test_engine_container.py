@@ -11,7 +11,7 @@ import yaml
 from outrider.api.defaults import resolve
 from outrider.api.resource import parse
 from outrider.engine.admission import admit
-from outrider.manifests import engine_container
+from outrider.manifests import engine_settings
 from tests.unit.api.bodies import EXAMPLES
 from tests.unit.manifests.builders import container
 
@@ -50,7 +50,7 @@ def test_what_control_is_told(
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_are_admitted_without_a_warning(path: Path) -> None:
     resource = parse(yaml.safe_load(path.read_text(encoding="utf-8")))
-    assert admit(engine_container.engine_config(resource, resolve(resource.spec))).warnings == ()
+    assert admit(engine_settings.engine_config(resource, resolve(resource.spec))).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from outrider.manifests import queries
-from outrider.manifests.scaled_object import waiting_target
+from outrider.manifests import promql, queries
+from outrider.manifests.scaled_object import waiting_target, warnings
+from tests.unit.api.bodies import resource
 from tests.unit.manifests.builders import made
 
 
@@ -86,3 +87,68 @@ def test_queries_in_full() -> None:
 
 def test_label_values_are_escaped() -> None:
     assert queries.escape('a"b\\c\nd') == 'a\\"b\\\\c\\nd'
+
+
+OWN = {"name": "gateway", "query": "sum(gateway_queue)", "metricType": "AverageValue", "target": 20}
+
+
+def test_triggers_of_the_users_own_come_after_ours_in_their_order() -> None:
+    second = {"name": "a", "query": "max(backlog)", "metricType": "Value", "target": 5}
+    found = spec({"spec.autoscaling.triggers": [OWN, second]})["triggers"]
+    assert [trigger["name"] for trigger in found] == ["in-flight", "waiting", "kv-cache", "gateway", "a"]
+    assert found[:3] == spec()["triggers"], "ours keep their metrics' names"
+    assert [trigger["metricType"] for trigger in found[3:]] == ["AverageValue", "Value"]
+    assert found[3]["metadata"] == {
+        "serverAddress": found[0]["metadata"]["serverAddress"],
+        "query": "sum(gateway_queue)",
+        "threshold": "20",
+        "ignoreNullValues": "false",
+    }
+
+
+def test_the_target_of_the_cache_is_the_users_when_given() -> None:
+    assert spec({"spec.autoscaling.kvCacheTargetPercent": 65})["triggers"][2]["metadata"]["threshold"] == "65"
+
+
+@pytest.mark.parametrize(
+    ("changes", "warned"),
+    [
+        pytest.param({"query": "avg(vllm:num_requests_waiting)"}, True, id="an average"),
+        pytest.param({"query": "avg(x)", "metricType": "Value"}, False, id="which Value takes as it is"),
+        pytest.param({"query": "sum(x)"}, False, id="a sum"),
+    ],
+)
+def test_c24_an_average_is_divided_twice(changes: dict[str, Any], warned: bool) -> None:
+    one = resource({"spec.autoscaling.triggers": [OWN | changes]})
+    found = warnings(one)
+    assert [("divided twice" in text, "spec.autoscaling.triggers[gateway]" in text) for text in found] == (
+        [(True, True)] if warned else []
+    )
+    off = resource({"spec.autoscaling": {"mode": "Off", "triggers": [OWN | changes]}})
+    assert warnings(off) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "average"),
+    [
+        ("avg(x)", True),
+        ("  avg (x)", True),
+        ("avg by (pod) (x)", True),
+        ("avg without (pod) (x)", True),
+        ("avg(sum by (pod) (x)) * 2", True),
+        ("100 * (avg(x))", True),
+        ("max(x) + avg(x)", True),
+        ("sum(avg by (pod) (x))", False),
+        ("sum by (pod) (avg by (pod, engine) (x))", False),
+        ("sum by(pod)((avg(x)))", False),
+        ("sum(rate(x[5m]))", False),
+        ("sum(avg_over_time(x[5m]))", False),
+        ("avg_over_time(x[5m])", False),
+        ("sum(average)", False),
+        ('sum(x{job="avg(y)"})', False),
+        ('x{job="avg(y)"}', False),
+        ("sum(x)) avg", False),
+    ],
+)
+def test_whether_a_query_answers_with_an_average(query: str, average: bool) -> None:
+    assert promql.is_average(query) is average

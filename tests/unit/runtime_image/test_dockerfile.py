@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from outrider.api import defaults
 from outrider.engine import command_line
 from outrider.engine.capabilities import KNOWN_BEST
-from outrider.manifests import pod_template
 from tests.unit.engine.builders import config
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,9 +86,9 @@ def test_the_base_is_the_official_image_by_version_and_digest() -> None:
 
 
 def test_it_runs_as_the_user_of_the_pods() -> None:
-    assert arguments_of("USER")[-1] == f"{pod_template.USER_ID}:{pod_template.USER_ID}"
+    assert arguments_of("USER")[-1] == f"{defaults.USER_ID}:{defaults.USER_ID}"
     (install,) = arguments_of("RUN")
-    assert f"install -d -o {pod_template.USER_ID} -g {pod_template.USER_ID} {command_line.CACHE_PATH}" in install
+    assert f"install -d -o {defaults.USER_ID} -g {defaults.USER_ID} {command_line.CACHE_PATH}" in install
 
 
 def test_it_takes_one_wheel_and_nothing_from_anywhere_else() -> None:
