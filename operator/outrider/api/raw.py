@@ -9,16 +9,19 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+MAX_FIELDS = 64  # the spec of a pod has 44 (k8s.io/api 0.37.2)
 RAW_DEPTH = 16  # a node affinity, the deepest part of a pod that users write, has 9
 
 
 def raw(max_bytes: int) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Metadata of an object that is passed on as it stands: at most ``max_bytes`` of JSON, 16 levels deep.
+    """Metadata of an object that is passed on as it stands: at most ``max_bytes`` of JSON, 64 fields, 16 levels deep.
 
     The API server keeps its fields unseen, so a reader must not trust their size; the walk ends at the first excess.
     """
 
     def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise PydanticCustomError("raw", "{text}", {"text": f"more than {MAX_FIELDS} fields: remove some"})
         size, waiting = 0, [(value, 1)]
         while waiting:
             item, depth = waiting.pop()
@@ -36,7 +39,7 @@ def raw(max_bytes: int) -> tuple[BeforeValidator, WithJsonSchema]:
                 raise PydanticCustomError("raw", "{text}", {"text": text})
         return value
 
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": 64}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": MAX_FIELDS}
     return BeforeValidator(check), WithJsonSchema(schema)
 
 

@@ -134,7 +134,7 @@ class EffectiveSettings(Part):
     kv_cache_target_percent: Int | None = None
     """Share of a replica's KV cache, in percent, above which replicas are added; missing without an autoscaler."""
     rollout: ShortText | None = None
-    """How replicas are replaced, for example `RollingUpdate, 0 more and 1 fewer`."""
+    """How replicas are replaced, for example `RollingUpdate, maxSurge 0, maxUnavailable 1`."""
     replicas: Annotated[str, Field(max_length=16)] | None = None
     """Bounds of the replicas, for example `1-6`, or one fixed number."""
     termination_grace_seconds: Int | None = None

@@ -44,6 +44,12 @@ def test_a_size_at_the_limit_is_taken_as_it_is_and_one_byte_more_is_refused(path
     assert refusal(path, filled(limit + 1)) == f"{path}: more than {limit} bytes of JSON: shorten it"
 
 
+def test_as_many_fields_are_taken_as_the_crd_admits() -> None:
+    fields = {f"f{number}": 1 for number in range(64)}
+    assert parse(changed(example(), {AFFINITY: fields})).spec.placement.affinity == fields
+    assert refusal(AFFINITY, fields | {"one": 1}) == f"{AFFINITY}: more than 64 fields: remove some"
+
+
 def test_sixteen_levels_are_taken_and_one_more_is_refused() -> None:
     assert parse(changed(example(), {AFFINITY: nested(RAW_DEPTH)})).spec.placement.affinity == nested(RAW_DEPTH)
     assert refusal(AFFINITY, nested(RAW_DEPTH + 1)) == f"{AFFINITY}: nested more than 16 levels deep: make it flatter"
