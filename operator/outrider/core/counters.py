@@ -24,11 +24,11 @@ def increase(samples: Samples, since_s: float, until_s: float, restarts: Sequenc
     value that falls, or one of ``restarts`` (moments) between two samples, means that the counter began again at zero:
     the second also catches a counter that has overtaken its old value by the next scrape.
     """
-    first = bisect_right(samples, (since_s, _INFINITY)) - 1
+    first = max(0, bisect_right(samples, (since_s, _INFINITY)) - 1)
     while first > 0 and not 0.0 <= samples[first][1] < _INFINITY:
         first -= 1
     total, pairs, before_s, before = 0.0, 0, 0.0, -1.0
-    for after_s, after in samples[max(0, first) :]:
+    for after_s, after in samples[first:]:
         if after_s > until_s:
             break
         if not 0.0 <= after < _INFINITY:  # NaN compares as false

@@ -1,19 +1,25 @@
-"""One engine's metric families in a window, looked up by the table of names."""
+"""One engine's metric families, looked up by the table of names and read in a window of time."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from outrider.core import engine_metrics as names
-from outrider.core.counters import Samples, changes, gauge, increase_once
+from outrider.core.counters import Samples, changes, gauge, increase, increase_once
 from outrider.core.series import Missing, Series
 
 EngineKey = tuple[str, str]
 """Pod name and engine (data-parallel rank; empty for versions that do not tell)."""
 Key = TypeVar("Key", bound=Hashable)
+Tellers = Sequence[tuple[Samples, Sequence[float]]]
+"""Samples of series that tell of one counter, each with the moments of its restarts."""
 
+LABELS = 4096
+"""Label values whose numbers are kept: all engines of a fleet have the same few hundred."""
 STALE_SCRAPES = 4
 """Scrapes in which nothing moves before gauges count as left behind: no step of an engine lasts three scrape intervals,
 and every window holds four."""
@@ -27,53 +33,86 @@ _PROGRESS = (
 """Counters of which at least one moves while an engine works."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineSeries:
+    """The series of one engine in order: labels are read once, however many windows are."""
+
+    key: EngineKey
+    by_name: Mapping[str, Sequence[Series]]
+    restarts: Mapping[str, Sequence[float]]
+    """Moments, ascending, by the label ``instance``: a pod may run other processes beside the engine."""
+    newest_s: float
+    """Time of the newest sample."""
+    groups: dict[str, Mapping[Any, Tellers]] = field(default_factory=dict)
+    """By the name of a family: who tells of it, by what is made of their labels. Filled on the way; a name has one
+    reader."""
+
+    def tellers(self, family: Iterable[Series]) -> Tellers:
+        """Samples of some series, each with its restarts."""
+        return [(one.samples, self.restarts.get(_instance(one), ())) for one in family]
+
+    def grouped(self, family: Iterable[Series], key: Callable[[Mapping[str, str]], Key | None]) -> dict[Key, Tellers]:
+        """The same by what ``key`` makes of their labels; series for which it makes nothing are left out."""
+        groups: dict[Key, list[Series]] = defaultdict(list)
+        for one in family:
+            label = key(one.labels)
+            if label is not None:
+                groups[label].append(one)
+        return {label: self.tellers(same) for label, same in groups.items()}
+
+
+def in_order(key: EngineKey, series: Sequence[Series], starts: Sequence[Series]) -> EngineSeries:
+    """Sort the series of one engine; ``starts`` are the process-start series of its pod."""
+    by_name: dict[str, list[Series]] = defaultdict(list)
+    for one in series:
+        by_name[one.name].append(one)
+    moments: dict[str, set[float]] = defaultdict(set)
+    for one in (*starts, *_first(by_name, names.CREATED)):
+        moments[_instance(one)].update(changes(one.samples))
+    restarts = {instance: sorted(found) for instance, found in moments.items() if found}
+    return EngineSeries(key, by_name, restarts, max(one.samples[-1][0] for one in series))
+
+
 class EngineReader:
-    """Reads counters and gauges of one engine between two moments.
+    """Reads counters and gauges of one engine between two moments."""
 
-    ``starts`` are the process-start series of the engine's pod. Restarts are told apart by the label ``instance``: a
-    pod may run other processes beside the engine.
-    """
-
-    def __init__(
-        self, key: EngineKey, series: Sequence[Series], starts: Sequence[Series], since_s: float, until_s: float
-    ) -> None:
-        self.key, self._since_s, self._until_s = key, since_s, until_s
-        self._by_name: dict[str, list[Series]] = defaultdict(list)
-        for one in series:
-            self._by_name[one.name].append(one)
-        self._restarts: dict[str, set[float]] = defaultdict(set)
-        for one in (*starts, *self.family(names.CREATED)):
-            self._restarts[_instance(one)].update(changes(one.samples))
+    def __init__(self, series: EngineSeries, since_s: float, until_s: float) -> None:
+        self.key, self.newest_s = series.key, series.newest_s
+        self._series, self._since_s, self._until_s = series, since_s, until_s
 
     def __str__(self) -> str:
         pod, engine = self.key
         return f"{pod}, engine {engine}" if engine else pod
 
-    @property
-    def newest_s(self) -> float:
-        """Time of the newest sample."""
-        return max(one.last[0] for many in self._by_name.values() for one in many)
-
-    def family(self, aliases: Sequence[str], suffix: str = "") -> list[Series]:
+    def family(self, aliases: Sequence[str], suffix: str = "") -> Sequence[Series]:
         """The series of the first name that this engine has."""
-        return next((self._by_name[name + suffix] for name in aliases if name + suffix in self._by_name), [])
+        return _first(self._series.by_name, aliases, suffix)
 
     def increase(self, aliases: Sequence[str], suffix: str = "", since_s: float | None = None) -> float | None:
         """Rise of a counter without labels of its own, from ``since_s`` or the window's begin; None without samples to
         compare."""
-        return self._rise(self.family(aliases, suffix), self._since_s if since_s is None else since_s)
+        tellers = self._series.tellers(self.family(aliases, suffix))
+        return self._rise(tellers, self._since_s if since_s is None else since_s)
 
     def increases(
-        self, aliases: Sequence[str], key: Callable[[Mapping[str, str]], Key | None], suffix: str = ""
+        self,
+        aliases: Sequence[str],
+        key: Callable[[Mapping[str, str]], Key | None],
+        suffix: str = "",
+        wanted: Collection[Key] | None = None,
     ) -> dict[Key, float]:
-        """Rise of a counter by what ``key`` makes of its labels; series for which it makes nothing are left out."""
-        groups: dict[Key, list[Series]] = defaultdict(list)
-        for one in self.family(aliases, suffix):
-            found = key(one.labels)
-            if found is not None:
-                groups[found].append(one)
-        rises = {found: self._rise(group, self._since_s) for found, group in groups.items()}
-        return {found: rise for found, rise in rises.items() if rise is not None}
+        """Rise of a counter by what ``key`` makes of its labels; series for which it makes nothing are left out, and
+        so are those not ``wanted``."""
+        groups, name = self._series.groups, aliases[0] + suffix
+        if name not in groups:
+            groups[name] = self._series.grouped(self.family(aliases, suffix), key)
+        rises = {}
+        for label, tellers in groups[name].items():
+            if wanted is None or label in wanted:
+                rise = self._rise(tellers, self._since_s)
+                if rise is not None:
+                    rises[label] = rise
+        return rises
 
     def mean(self, aliases: Sequence[str]) -> float | None:
         """Mean of a gauge over the moments of the window; None if there is none."""
@@ -121,14 +160,17 @@ class EngineReader:
     def _history(self, aliases: Sequence[str]) -> Samples:
         return gauge(self.family(aliases), float("-inf"), self._until_s)
 
-    def _rise(self, series: Sequence[Series], since_s: float) -> float | None:
-        tellers = [(one.samples, sorted(self._restarts[_instance(one)])) for one in series]
+    def _rise(self, tellers: Tellers, since_s: float) -> float | None:
+        if len(tellers) == 1:
+            samples, restarts = tellers[0]
+            return increase(samples, since_s, self._until_s, restarts)
         return increase_once(tellers, since_s, self._until_s)
 
 
 _IN_FLIGHT = (names.NUM_REQUESTS_RUNNING, names.NUM_REQUESTS_WAITING)
 
 
+@lru_cache(maxsize=LABELS)
 def number(text: str) -> float | None:
     """A label's value as a number that is not NaN; None if it is none."""
     try:
@@ -138,9 +180,14 @@ def number(text: str) -> float | None:
     return value if value == value else None
 
 
+@lru_cache(maxsize=LABELS)
 def whole(text: str) -> int | None:
     """A label's value as a whole number, 0 or above; None if it is none."""
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _first(by_name: Mapping[str, Sequence[Series]], aliases: Sequence[str], suffix: str = "") -> Sequence[Series]:
+    return next((by_name[name + suffix] for name in aliases if name + suffix in by_name), ())
 
 
 def _instance(one: Series) -> str:

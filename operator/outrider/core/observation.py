@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from outrider.core import engine_metrics as names
 from outrider.core.counters import increase
-from outrider.core.engine_reader import EngineKey, EngineReader, whole
+from outrider.core.engine_reader import EngineKey, EngineReader, EngineSeries, in_order, whole
 from outrider.core.histogram import Histogram, read_histogram
 from outrider.core.series import Missing, Series
 from outrider.core.steps import StepCell, read_cells
 
-__all__ = ["EngineWindow", "Histogram", "Observation", "StepCell", "increase", "observe"]
+__all__ = ["EngineWindow", "Histogram", "Observation", "StepCell", "increase", "observe", "observe_since"]
 
 
 MAX_POSITIONS = 64
@@ -157,6 +157,24 @@ def observe(
     no two samples to compare (``TooFewSamples``). Missing when there are no series (``NoSeries``) or all engines are
     left out.
     """
+    return observe_since(series, (since_s,), until_s, pods=pods, stale_after_s=stale_after_s)[0]
+
+
+def observe_since(
+    series: Iterable[Series],
+    moments_s: Sequence[float],
+    until_s: float,
+    *,
+    pods: Collection[str] | None = None,
+    stale_after_s: float = 30.0,
+) -> list[Observation | Missing]:
+    """The same for several windows of one end, each from one of the moments; equal ones are condensed once."""
+    engines = _engines(series, pods)
+    found = {since_s: _condense(engines, since_s, until_s, stale_after_s) for since_s in set(moments_s)}
+    return [found[since_s] for since_s in moments_s]
+
+
+def _engines(series: Iterable[Series], pods: Collection[str] | None) -> list[EngineSeries]:
     by_engine: dict[EngineKey, list[Series]] = defaultdict(list)
     starts: dict[str, list[Series]] = defaultdict(list)
     for one in series:
@@ -167,12 +185,18 @@ def observe(
             starts[pod].append(one)
         else:
             by_engine[pod, one.labels.get("engine", "")].append(one)
-    if not by_engine:
+    return [in_order(key, many, starts[key[0]]) for key, many in sorted(by_engine.items())]
+
+
+def _condense(
+    engines: Sequence[EngineSeries], since_s: float, until_s: float, stale_after_s: float
+) -> Observation | Missing:
+    if not engines:
         return Missing("NoSeries", "Prometheus has no series of this service's ready pods")
     usable: list[EngineReader] = []
     left_out: list[Missing] = []
-    for key, many in sorted(by_engine.items()):
-        reader = EngineReader(key, many, starts[key[0]], since_s, until_s)
+    for engine in engines:
+        reader = EngineReader(engine, since_s, until_s)
         fault = _fault(reader, until_s, stale_after_s)
         if fault is None:
             usable.append(reader)

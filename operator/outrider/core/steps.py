@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.core import engine_metrics as names
 from outrider.core.engine_reader import EngineReader, whole
 
-_COLUMNS = (names.STEPS, names.STEP_SECONDS, names.STEP_REQUESTS)
 _Key = tuple[int, int, bool]
 
 
@@ -37,18 +36,26 @@ class StepCell:
         return self.seconds / self.steps
 
 
-def read_cells(readers: Iterable[EngineReader]) -> tuple[StepCell, ...]:
+def read_cells(readers: Sequence[EngineReader]) -> tuple[StepCell, ...]:
     """The cells of all engines, added up, in ascending order; those without steps are left out."""
-    sums: dict[_Key, list[float]] = defaultdict(lambda: [0.0] * len(_COLUMNS))
-    for reader in readers:
-        for column, aliases in enumerate(_COLUMNS):
-            for key, rise in reader.increases(aliases, _key).items():
-                sums[key][column] += rise
+    steps = _sums(readers, names.STEPS, None)
+    moving = {key for key, count in steps.items() if count > 0}  # of all that an engine ever counted, a few
+    seconds, requests = (_sums(readers, aliases, moving) for aliases in (names.STEP_SECONDS, names.STEP_REQUESTS))
     return tuple(
-        StepCell(*key, steps, seconds, requests)
-        for key, (steps, seconds, requests) in sorted(sums.items())
-        if steps > 0 and seconds > 0 and requests > 0
+        StepCell(*key, steps[key], seconds[key], requests[key])
+        for key in sorted(moving)
+        if seconds.get(key, 0.0) > 0 and requests.get(key, 0.0) > 0
     )
+
+
+def _sums(
+    readers: Sequence[EngineReader], aliases: Sequence[str], wanted: Collection[_Key] | None
+) -> dict[_Key, float]:
+    sums: dict[_Key, float] = defaultdict(float)
+    for reader in readers:
+        for key, rise in reader.increases(aliases, _key, wanted=wanted).items():
+            sums[key] += rise
+    return sums
 
 
 def _key(labels: Mapping[str, str]) -> _Key | None:

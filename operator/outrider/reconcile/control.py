@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from outrider import telemetry
 from outrider.core.controller import Outcome, control
-from outrider.core.observation import Observation, observe
+from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
 from outrider.errors import MetricsError
 from outrider.reconcile import delivery, edge, events, persistence
@@ -99,10 +99,9 @@ class ControlPass:
         mine = series.get(service.key, [])
         window_s = settings.window_s
         learned_s = now_s - window_s if state is None or state.learned_until_s is None else state.learned_until_s
-        return (
-            observe(mine, now_s - window_s, now_s, pods=pods),
-            observe(mine, max(learned_s, now_s - window_s), now_s, pods=pods),
-        )
+        moments_s = (now_s - window_s, max(learned_s, now_s - window_s))
+        window, increment = observe_since(mine, moments_s, now_s, pods=pods)
+        return window, increment
 
     async def _carry_out(self, service: Service, outcome: Outcome, now_s: float) -> None:
         """Remember first, then tell the engines; children and status follow in the objects pass."""

@@ -19,7 +19,7 @@ from outrider.api.defaults import Resolved, resolve
 from outrider.api.resource import parse
 from outrider.core.controller import Outcome, control
 from outrider.core.decision import Change
-from outrider.core.observation import observe
+from outrider.core.observation import observe_since
 from outrider.core.schedule import constant
 from outrider.core.series import Series
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
@@ -84,8 +84,8 @@ class VirtualOperator:
         """One pass."""
         since_s = now_s - self.window_s
         learned_s = self.state.learned_until_s
-        window = observe(series, since_s, now_s)
-        increment = observe(series, since_s if learned_s is None else max(learned_s, since_s), now_s)
+        moments_s = (since_s, since_s if learned_s is None else max(learned_s, since_s))
+        window, increment = observe_since(series, moments_s, now_s)
         self.outcome = control(self.config, self.state, window, increment, now_s)
         self.state = self.outcome.state
         self.changes += self.outcome.changes

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.core.counters import increase, increase_once
-from outrider.core.observation import Observation, observe
+from outrider.core.observation import Observation, observe, observe_since
 from outrider.core.series import Series
 
 from .builders import series
@@ -61,6 +61,12 @@ def test_the_order_of_series_and_engines_does_not_matter(samples: list[Series], 
     shuffled = list(samples)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert repr(observe(shuffled, 0.0, 40.0)) == repr(observe(samples, 0.0, 40.0))
+
+
+@given(fleets(), st.lists(st.floats(0, 40), min_size=1, max_size=3))
+def test_windows_read_together_are_those_read_alone(samples: list[Series], moments_s: list[float]) -> None:
+    alone = [observe(samples, since_s, 40.0) for since_s in moments_s]
+    assert repr(observe_since(samples, moments_s, 40.0)) == repr(alone)
 
 
 @given(trains, st.floats(0, 45), st.lists(st.floats(0, 45), max_size=3))
