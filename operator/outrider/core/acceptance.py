@@ -16,7 +16,7 @@ from typing import Literal
 
 from outrider.core import drift, trend
 from outrider.core.drift import MIN_DRAFTS, Drift
-from outrider.core.survival import PRIOR_SURVIVAL, Z95, Counts, Estimate, Interval, curve, length
+from outrider.core.survival import PRIOR_SURVIVAL, Z95, Counts, Estimate, Interval, curve, length, lengths
 from outrider.core.trend import SlowCounts, Trend
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Estimate",
     "Interval",
     "acceptance_length",
+    "acceptance_lengths",
     "intervals",
     "survival",
     "update",
@@ -134,6 +135,11 @@ def intervals(state: AcceptanceState, depth: int, z: float = Z95) -> tuple[Inter
 def acceptance_length(state: AcceptanceState, num_speculative_tokens: int) -> Estimate:
     """E(K), tokens a request and step, from 1 to K + 1."""
     return length(state.counts, num_speculative_tokens, state.design_effect)
+
+
+def acceptance_lengths(state: AcceptanceState, most: int) -> list[Estimate]:
+    """E(0) … E(most)."""
+    return lengths(state.counts, most, state.design_effect)
 
 
 def _rejected_windows(state: AcceptanceState, window: Counts) -> int:

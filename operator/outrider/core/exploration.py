@@ -84,8 +84,9 @@ def explore(proposal: Proposal, facts: Facts) -> Proposal:
     """Where nothing better is known, look at the K that may be better than predicted, if the budget allows it."""
     state = facts.state
     rested = facts.settling or state.probed_s is None or facts.now_s >= state.probed_s + REST_S
-    moves = proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None
-    if proposal.settled or moves or not rested or state.probe is not None or strained(facts.config, facts.seen):
+    if proposal.settled or not rested or state.probe is not None or strained(facts.config, facts.seen):
+        return proposal
+    if proposal.schedule != facts.present and worth(facts, proposal.schedule) is not None:
         return proposal
     batch = facts.size
     hopeful = [(hope, k) for k in _within_reach(facts, batch) if (hope := _hope(facts, k, batch)) is not None]

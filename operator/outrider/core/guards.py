@@ -213,7 +213,7 @@ def limit_rise(proposal: Proposal, facts: Facts) -> Proposal:
     Acceptance is known for positions that were tried; a longer jump up would rest on an extrapolation. Downwards
     everything is known. After a jump of acceptance nothing is: then the prediction decides at once.
     """
-    if proposal.settled or facts.settling:
+    if proposal.settled or facts.settling or proposal.schedule == facts.present:
         return proposal
     allowed = facts.config.allowed
     above = {k: next((higher for higher in allowed if higher > k), k) for k in facts.config.values}
@@ -344,10 +344,12 @@ def _weighted(gain: NDArray[np.float64], window: Observation) -> float:
     Of a bucket's steps the mean is known: they are taken to lie evenly on both sides of it.
     """
     cells = [(cell.mean_batch, cell.batch_bucket, cell.steps) for cell in window.cells]
+    sums = [0.0, *np.cumsum(gain).tolist()]
     total = weight = 0.0
     for mean, upper, steps in cells or [(window.batch, round(window.batch), 1.0)]:
         reach = max(0.0, min(upper - mean, mean - upper / 2.0 - 0.5))
         first, last = max(1, round(mean - reach)), max(1, round(mean + reach))
-        total += steps * float(gain[min(first, len(gain)) - 1 : last].mean())
+        first, last = min(first, len(gain)), min(last, len(gain))
+        total += steps * (sums[last] - sums[first - 1]) / (last - first + 1)
         weight += steps
     return total / weight

@@ -102,16 +102,24 @@ def learn_spread(
     """Follow the percentile of the requests that finished in a window, ``elapsed_s`` after the last one.
 
     ``decode_s`` and ``prefill_s`` are the mean parts of TPOT, T/E and (B - 1)·c, as predicted for the window's steps.
-    Nothing is learnt while requests queue: those that finish then have lived under several loads, and the spread would
-    hold the change of load. Nor from buckets too coarse for it.
     """
-    mean, high = tpot.mean, tpot.quantile(percentile)
-    if queued or tpot.count < MIN_REQUESTS or not mean or not high or high > MAX_SPREAD * mean:
-        return state
-    if not _resolved(tpot, high):
+    high = tpot.quantile(percentile)
+    if high is None or not tells(tpot, percentile, queued=queued):
         return state
     keep = keep_after(elapsed_s, SPREAD_HALF_LIFE_S)
     return replace(state, spread=state.spread.plus(decode_s / high, prefill_s / high, keep))
+
+
+def tells(tpot: Histogram, percentile: float, *, queued: bool) -> bool:
+    """Whether the percentile of a window is worth learning from.
+
+    Not while requests queue: those that finish then have lived under several loads, and the spread would hold the
+    change of load. Nor where buckets are too coarse for it.
+    """
+    mean, high = tpot.mean, tpot.quantile(percentile)
+    if queued or tpot.count < MIN_REQUESTS or not mean or not high or high > MAX_SPREAD * mean:
+        return False
+    return _resolved(tpot, high)
 
 
 def overhead_s(state: Interference, step_time_s: Callable[[Floats, Floats, Floats], Floats]) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from math import ceil, log2
+from math import ceil, log2, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,19 +142,24 @@ class LatencyModel:
         """
         points = points_of(batch, num_speculative_tokens, self.context, drafter=self.drafter)
         outside = (points.batch > REACH * self.largest_batch) | (points.batch * REACH < self.smallest_batch)
-        unseen = ~np.isin(self.law.beyond(points), self.law.beyond(self.local.points))
-        unrun = ~np.isin(points.num_speculative_tokens, list(self.values))
+        seen = self.local.places.beyond
+        unseen = np.where(self.law.beyond(points), not seen.any(), seen.all())
+        unrun = self._steps_of_k(points) > 0
         return (outside | unseen | unrun).reshape(np.broadcast(batch, num_speculative_tokens).shape)
 
-    def relative_error(self, batch: ArrayLike, num_speculative_tokens: ArrayLike) -> Floats:
-        """Standard deviation of the prediction, relative; at least 1.5 %, about 7 % away from all measured points."""
+    def step_time_with_error(self, batch: ArrayLike, num_speculative_tokens: ArrayLike) -> tuple[Floats, Floats]:
+        """Seconds a decode-only step at points, shape ``(points,)``, and the standard deviation of the prediction,
+        relative: at least 1.5 %, about 7 % away from all measured points."""
         points = points_of(batch, num_speculative_tokens, self.context, drafter=self.drafter)
+        factor, deviation = self.local.factor_and_deviation(points)
         away = np.maximum(points.batch / self.largest_batch, self.smallest_batch / points.batch)
         octaves = np.log2(np.maximum(away, 1.0))
-        steps = np.abs(points.num_speculative_tokens[:, None] - np.array(sorted(self.values))[None, :]).min(axis=1)
-        far = (ERROR_PER_OCTAVE * octaves) ** 2 + (ERROR_PER_K * steps) ** 2
-        deviation = np.sqrt(self.local.deviation(points) ** 2 + far)
-        return np.asarray(deviation.reshape(np.broadcast(batch, num_speculative_tokens).shape))
+        far = (ERROR_PER_OCTAVE * octaves) ** 2 + (ERROR_PER_K * self._steps_of_k(points)) ** 2
+        return np.asarray(self.law.step_time_s(points) * factor), np.asarray(np.sqrt(deviation**2 + far))
+
+    def _steps_of_k(self, points: Points) -> Floats:
+        """From the nearest K that was run."""
+        return np.asarray(np.minimum.reduce([np.abs(points.num_speculative_tokens - k) for k in self.values]))
 
 
 def fit(
@@ -219,14 +224,15 @@ def mixed_overhead(state: LatencyState, model: LatencyModel) -> float | None:
 
 def residual(model: LatencyModel, cells: Iterable[StepCell]) -> float | None:
     """Measured over predicted time of a window's decode-only steps; None where none is within the model's reach."""
-    measured_s = predicted_s = 0.0
-    for cell in cells:
-        k, batch = cell.num_speculative_tokens, cell.mean_batch
-        if cell.mixed or cell.steps < MIN_STEPS or model.extrapolated(batch, k):
-            continue
-        measured_s += cell.seconds
-        predicted_s += cell.steps * float(model.step_time_s(batch, k))
-    return measured_s / predicted_s if predicted_s > 0 else None
+    enough = [cell for cell in cells if not cell.mixed and cell.steps >= MIN_STEPS]
+    batch = np.array([cell.mean_batch for cell in enough])
+    k = np.array([float(cell.num_speculative_tokens) for cell in enough])
+    known = ~model.extrapolated(batch, k)
+    if not known.any():
+        return None
+    predicted_s = np.array([cell.steps for cell in enough]) * model.at_points(batch, k, model.context)
+    measured_s = np.array([cell.seconds for cell in enough])
+    return float(measured_s[known].sum() / predicted_s[known].sum())
 
 
 def look(
@@ -255,14 +261,16 @@ def learn_spread(
     acceptance_length: Callable[[int], float],
     percentile: float,
     elapsed_s: float,
+    overhead_s: float,
 ) -> LatencyState:
     """Follow how far a percentile of TPOT lies from its mean; nothing is learnt while more than one request an engine
     waits.
 
-    ``acceptance_length`` gives E(K); ``elapsed_s`` is the time since the last call.
+    ``acceptance_length`` gives E(K); ``elapsed_s`` is the time since the last call; ``overhead_s`` is that of
+    `mixed_overhead`.
     """
-    overhead_s, cells = mixed_overhead(state, model), window.cells
-    if overhead_s is None or not cells:
+    cells, queued = window.cells, window.waiting > len(window.engines)
+    if not cells or not interference.tells(window.tpot, percentile, queued=queued):
         return state
     # A request sees the batches that it is in: each step counts once for every request.
     share = np.array([cell.requests for cell in cells])
@@ -279,7 +287,7 @@ def learn_spread(
         elapsed_s,
         decode_s=decode_s,
         prefill_s=prefill_s,
-        queued=window.waiting > len(window.engines),
+        queued=queued,
     )
     return replace(state, interference=learnt)
 
@@ -294,7 +302,7 @@ def percentile_tpot_s(state: LatencyState, decode_s: ArrayLike, batch: ArrayLike
 def _weight(key: CellKey, cell: Cell, capture_size: int) -> float:
     """1 for a cell of minutes that lies on one side of the largest graph; a quarter of it has four times the error."""
     k, bucket = key[1], 1 << ceil(log2(max(1.0, cell.mean_batch)))
-    full = float(NOISE / np.sqrt(NOISE**2 + SECOND_VARIANCE / cell.seconds))
+    full = NOISE / sqrt(NOISE**2 + SECOND_VARIANCE / cell.seconds)
     across = (bucket // 2 + 1) * (k + 1) <= capture_size < bucket * (k + 1)
     near = capture_size > 0 and 1 / NEAR_CAPTURE < cell.mean_batch * (k + 1) / capture_size < NEAR_CAPTURE
     return full / NEAR_DISCOUNT if across and near else full

@@ -10,7 +10,7 @@ from outrider.core.latency import LatencyModel
 from outrider.core.objective import Yield
 from outrider.core.observation import Observation
 from outrider.core.series import Missing
-from outrider.core.state import ControllerConfig, ControllerState
+from outrider.core.state import ControllerConfig, ControllerState, Fitted
 from outrider.core.step_time_shift import StepTimeShift
 
 
@@ -29,20 +29,29 @@ def learn(config: ControllerConfig, state: ControllerState, increment: Observati
     """Take in what happened since the last pass, each count once, and predict what each K would yield."""
     until_s, shift = state.learned_until_s, None
     if isinstance(increment, Missing) or (until_s is not None and increment.until_s <= until_s):
-        state = replace(state, acceptance=replace(state.acceptance, jumped=False))
-        return Lesson(state, _predict(config, state, latency.fit(state.latency, config.capture_size)))
+        state, model = _fit(config, replace(state, acceptance=replace(state.acceptance, jumped=False)))
+        return Lesson(state, _predict(config, state, model, _overhead_s(state, model)))
     elapsed_s = increment.until_s - (increment.since_s if until_s is None else until_s)
     # A schedule on trial may itself be what makes steps slow: that is for its judge, and not a shift of all steps.
     if state.trial is None and state.probe is None:
-        earlier = latency.fit(state.latency, config.capture_size)
+        state, earlier = _fit(config, state)
         if earlier is not None:
             watched, shift = latency.look(state.latency, earlier, increment.cells)
             state = replace(state, latency=watched)
-    state = _count(state, increment, elapsed_s)
+    state, model = _fit(config, _count(state, increment, elapsed_s))
+    overhead_s = _overhead_s(state, model)
+    if model is not None and overhead_s is not None:
+        state = _learn_spread(config, state, model, increment, elapsed_s, overhead_s)
+    return Lesson(state, _predict(config, state, model, overhead_s), shift)
+
+
+def _fit(config: ControllerConfig, state: ControllerState) -> tuple[ControllerState, LatencyModel | None]:
+    """The model of what was measured, and the state with it: cells that did not change are not fitted again."""
+    fitted, cells = state.fitted, state.latency.cells
+    if fitted is not None and fitted.cells is cells and fitted.capture_size == config.capture_size:
+        return state, fitted.model
     model = latency.fit(state.latency, config.capture_size)
-    if model is not None:
-        state = _learn_spread(config, state, model, increment, elapsed_s)
-    return Lesson(state, _predict(config, state, model), shift)
+    return replace(state, fitted=Fitted(cells, config.capture_size, model)), model
 
 
 def _count(state: ControllerState, increment: Observation, elapsed_s: float) -> ControllerState:
@@ -67,15 +76,20 @@ def _count(state: ControllerState, increment: Observation, elapsed_s: float) -> 
     )
 
 
-def _predict(config: ControllerConfig, state: ControllerState, model: LatencyModel | None) -> Yield | None:
+def _overhead_s(state: ControllerState, model: LatencyModel | None) -> float | None:
+    return None if model is None else latency.mixed_overhead(state.latency, model)
+
+
+def _predict(
+    config: ControllerConfig, state: ControllerState, model: LatencyModel | None, overhead_s: float | None
+) -> Yield | None:
     if model is None:
         return None
     # The present schedule may hold a K that the resource has given up since: a frozen service keeps it.
     past = [one.before for one in (state.trial, state.probe) if one is not None]
     values = sorted({*config.values, *state.schedule.values, *(k for schedule in past for k in schedule.values)})
-    lengths = [acceptance.acceptance_length(state.acceptance, k) for k in values]
-    prefill_s = latency.mixed_overhead(state.latency, model) or 0.0
-    return objective.predict(model, lengths, values, config.max_batch_size, prefill_s)
+    lengths = acceptance.acceptance_lengths(state.acceptance, values[-1])
+    return objective.predict(model, [lengths[k] for k in values], values, config.max_batch_size, overhead_s or 0.0)
 
 
 def tokens_per_request(window: Observation) -> float | None:
@@ -85,7 +99,12 @@ def tokens_per_request(window: Observation) -> float | None:
 
 
 def _learn_spread(
-    config: ControllerConfig, state: ControllerState, model: LatencyModel, increment: Observation, elapsed_s: float
+    config: ControllerConfig,
+    state: ControllerState,
+    model: LatencyModel,
+    increment: Observation,
+    elapsed_s: float,
+    overhead_s: float,
 ) -> ControllerState:
     """Requests that finish right after a jump of acceptance lived under both regimes and tell nothing of either."""
     if state.acceptance.jumped or state.acceptance.suspicion != 0:
@@ -97,5 +116,6 @@ def _learn_spread(
         lambda k: acceptance.acceptance_length(state.acceptance, k).value,
         config.percentile,
         elapsed_s,
+        overhead_s,
     )
     return replace(state, latency=learnt)

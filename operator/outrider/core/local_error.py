@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from outrider.core.step_time import Law, Points
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 
 SMOOTH = 0.05
 """Standard deviation of the smooth part, relative. All constants here are from leaving batches and K out on a measured
@@ -31,11 +32,25 @@ NOISE = 0.015
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Points as the covariance sees them; arrays of one length, in single precision, because the exponentials of a
+    whole grid are what a decision spends its time on."""
+
+    octave: Singles
+    """Of the batch."""
+    tokens_octave: Singles
+    num_speculative_tokens: Singles
+    beyond: NDArray[np.bool_]
+    """Past the largest graph."""
+
+
+@dataclass(frozen=True, slots=True)
 class LocalError:
     """Measured over modelled step time near the measured points."""
 
     law: Law
-    points: Points
+    places: Places
+    """Of the measured points."""
     inverse: Floats
     """Of the covariance of the cells' errors, shape ``(cells, cells)``."""
     alpha: Floats
@@ -43,33 +58,41 @@ class LocalError:
 
     def factor(self, points: Points) -> Floats:
         """What to multiply the law with at points of any one-dimensional shape."""
-        return np.asarray(np.exp(_covariance(self.law, points, self.points) @ self.alpha))
+        return self._factor(_covariance(self.places, _places(self.law, points)))
 
-    def deviation(self, points: Points) -> Floats:
-        """Standard deviation of what is left, relative; never below `NOISE`."""
-        shared = _covariance(self.law, points, self.points)
-        explained = ((shared @ self.inverse) * shared).sum(axis=1)
-        return np.asarray(np.sqrt(np.maximum(SMOOTH**2 + TILES**2 - explained, 0.0) + NOISE**2))
+    def factor_and_deviation(self, points: Points) -> tuple[Floats, Floats]:
+        """The factor, and the standard deviation of what is left, relative; the second is never below `NOISE`."""
+        shared = _covariance(self.places, _places(self.law, points))
+        explained = np.einsum("ij,ij->j", self.inverse @ shared, shared)
+        left = np.sqrt(np.maximum(SMOOTH**2 + TILES**2 - explained, 0.0) + NOISE**2)
+        return self._factor(shared), np.asarray(left)
+
+    def _factor(self, shared: Floats) -> Floats:
+        return np.asarray(np.exp(self.alpha @ shared))
 
 
 def local_error(law: Law, points: Points, times_s: Floats, weights: Floats) -> LocalError:
     """Condition on measured cells; arguments as in `fit_law`."""
-    covariance = _covariance(law, points, points) + np.diag(NOISE**2 / np.maximum(weights, 1e-3) ** 2)
+    places = _places(law, points)
+    covariance = _covariance(places, places) + np.diag(NOISE**2 / np.maximum(weights, 1e-3) ** 2)
     inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-    return LocalError(law, points, inverse, np.asarray(inverse @ np.log(times_s / law.step_time_s(points))))
+    return LocalError(law, places, inverse, np.asarray(inverse @ np.log(times_s / law.step_time_s(points))))
 
 
-def _covariance(law: Law, left: Points, right: Points) -> Floats:
-    """Shape ``(left, right)``."""
-    batch = _distance(np.log2(np.maximum(left.batch, 1.0)), np.log2(np.maximum(right.batch, 1.0)))
-    tokens = _distance(np.log2(np.maximum(left.tokens, 1.0)), np.log2(np.maximum(right.tokens, 1.0)))
-    k = _distance(left.num_speculative_tokens, right.num_speculative_tokens)
+def _places(law: Law, points: Points) -> Places:
+    return Places(
+        octave=np.log2(np.maximum(points.batch, 1.0)).astype(np.float32),
+        tokens_octave=np.log2(np.maximum(points.tokens, 1.0)).astype(np.float32),
+        num_speculative_tokens=points.num_speculative_tokens.astype(np.float32),
+        beyond=law.beyond(points),
+    )
+
+
+def _covariance(left: Places, right: Places) -> Floats:
+    """Shape ``(left, right)``; with the longer one to the right it is quick."""
+    batch = (left.octave[:, None] - right.octave) ** 2
+    tokens = (left.tokens_octave[:, None] - right.tokens_octave) ** 2
+    k = (left.num_speculative_tokens[:, None] - right.num_speculative_tokens) ** 2
     smooth = SMOOTH**2 * np.exp(batch * (-0.5 / SMOOTH_BATCH**2) + k * (-0.5 / SMOOTH_K**2))
     tiles = TILES**2 * np.exp(tokens * (-0.5 / TILES_TOKENS**2) + batch * (-0.5 / TILES_BATCH**2))
-    same_side = law.beyond(left)[:, None] == law.beyond(right)[None, :]
-    return np.asarray((smooth + tiles) * same_side, dtype=np.float64)
-
-
-def _distance(left: Floats, right: Floats) -> NDArray[np.float32]:
-    """Squared, in single precision: the exponentials of a whole grid are what a decision spends its time on."""
-    return np.asarray((left[:, None] - right[None, :]) ** 2, dtype=np.float32)
+    return np.asarray((smooth + tiles) * (left.beyond[:, None] == right.beyond), dtype=np.float64)

@@ -58,8 +58,14 @@ class Yield:
 
     def under(self, schedule: Schedule) -> Floats:
         """TPOT by batch size when the schedule picks K, shape ``(max_batch_size,)``."""
-        rows = np.array([self.values.index(k) for k in schedule.lookup(self.max_batch_size)[1:]])
-        return np.asarray(self.tpot_s[rows, np.arange(self.max_batch_size)])
+        return np.asarray(self.tpot_s[self.rows(schedule), np.arange(self.max_batch_size)])
+
+    def rows(self, schedule: Schedule) -> NDArray[np.intp]:
+        """Index in ``values`` of the K that the schedule picks by batch size, shape ``(max_batch_size,)``."""
+        rows = np.empty(self.max_batch_size, dtype=np.intp)
+        for row in schedule.rows:
+            rows[row.first - 1 :] = self.values.index(row.num_speculative_tokens)
+        return rows
 
     def error_between(self, k: int, other: int, batch: int) -> float:
         """Standard deviation of the ratio of two K's TPOT at one batch size, relative.
@@ -90,11 +96,11 @@ def predict(
     batch = np.tile(np.arange(1.0, max_batch_size + 1), len(values))
     k = np.repeat(np.array(values, dtype=np.float64), max_batch_size)
     length = np.array([one.value for one in lengths])
-    step_s = model.at_points(batch, k, model.context).reshape(shape)
+    step_s, error = model.step_time_with_error(batch, k)
     return Yield(
         tuple(values),
-        step_s / length[:, None],
-        model.relative_error(batch, k).reshape(shape),
+        step_s.reshape(shape) / length[:, None],
+        error.reshape(shape),
         np.array([one.error for one in lengths]) / length,
         model.extrapolated(batch, k).reshape(shape),
         prefill_s,
@@ -112,16 +118,16 @@ def best_schedule(predicted: Yield, current: Schedule, allowed: Sequence[int], *
     doubted = predicted.tpot_s * (1.0 + predicted.time_error) if doubting else predicted.tpot_s
     cost = _without_far_turns(predicted, np.where(permitted, doubted, np.inf))
     good = cost <= (1.0 + MARGIN) * cost.min(axis=0)
-    present = [predicted.values.index(k) for k in current.lookup(predicted.max_batch_size)[1:]]
+    present = predicted.rows(current)
     if good[present, np.arange(predicted.max_batch_size)].all():
         return current
+    reach = _reach(good)
     lookup: list[int] = []
     while len(lookup) < predicted.max_batch_size:
         start = len(lookup)
-        reach = [_reach(row, start) for row in good]
         # The farthest reach gives the fewest rows; of several, the present K, then the cheapest.
-        best = max(range(len(reach)), key=lambda i: (reach[i], i == present[start], -cost[i, start]))
-        lookup += [predicted.values[best]] * (reach[best] - start)
+        best = max(range(len(reach)), key=lambda i: (reach[i, start], i == present[start], -cost[i, start]))
+        lookup += [predicted.values[best]] * (int(reach[best, start]) - start)
     return _widen(predicted, lookup)
 
 
@@ -139,10 +145,11 @@ def _without_far_turns(predicted: Yield, cost: Floats) -> Floats:
     return np.where(turns, np.inf, cost)
 
 
-def _reach(good: NDArray[np.bool_], start: int) -> int:
-    """End of the run of good batch sizes from ``start`` on."""
-    bad = np.flatnonzero(~good[start:])
-    return start + (int(bad[0]) if len(bad) else len(good) - start)
+def _reach(good: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """End of the run of good batch sizes that begins at each one, by K; same shape."""
+    size = good.shape[1]
+    ends = np.where(good, size, np.arange(size))
+    return np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
 
 
 def gain(predicted: Yield, current: Schedule, proposed: Schedule) -> Floats:
@@ -156,14 +163,12 @@ def best_band(gains: Floats) -> tuple[float, int]:
     A gain at a few sizes only, such as the last ones that miss the captured graphs, is worth no change.
     """
     sums = np.concatenate([[0.0], np.cumsum(gains)])
-    starts = [start for start in range(1, len(gains) + 1) if start * MIN_ROW <= len(gains) + 1] or [1]
-    means = [_mean(sums, start, min(len(gains), max(start, int(start * MIN_ROW)))) for start in starts]
+    starts = np.arange(1, len(gains) + 1)
+    starts = starts[starts * MIN_ROW <= len(gains) + 1]
+    ends = np.minimum(len(gains), np.maximum(starts, (starts * MIN_ROW).astype(np.intp)))
+    means = (sums[ends] - sums[starts - 1]) / (ends - starts + 1)
     best = int(np.argmax(means))
-    return means[best], starts[best]
-
-
-def _mean(sums: Floats, first: int, last: int) -> float:
-    return float(sums[last] - sums[first - 1]) / (last - first + 1)
+    return float(means[best]), int(starts[best])
 
 
 def _widen(predicted: Yield, lookup: list[int]) -> Schedule:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 _ROW = re.compile(r"(\d+)-(\d+):(\d+)")
@@ -95,11 +95,9 @@ def constant(num_speculative_tokens: int, max_batch_size: int) -> Schedule:
 def from_lookup(lookup: Sequence[int]) -> Schedule:
     """The shortest schedule that equals a list of K for batch sizes 1, 2, 3, …"""
     rows: list[Row] = []
-    for size, k in enumerate(lookup, start=1):
-        if rows and rows[-1].num_speculative_tokens == k:
-            rows[-1] = Row(rows[-1].first, size, k)
-        else:
-            rows.append(Row(size, size, k))
+    for k, run in groupby(lookup):
+        first = rows[-1].last + 1 if rows else 1
+        rows.append(Row(first, first + len(list(run)) - 1, k))
     return Schedule(tuple(rows))
 
 

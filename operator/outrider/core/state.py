@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from outrider.core.acceptance import AcceptanceState
 from outrider.core.capacity import DEFAULT_REQUESTS_PER_REPLICA
 from outrider.core.decision import Change
-from outrider.core.latency import LatencyState
+from outrider.core.latency import LatencyModel, LatencyState
 from outrider.core.schedule import Schedule
+from outrider.core.step_cells import Cell, CellKey
 
 HISTORY = 5
 """Changes kept for status and memory."""
@@ -88,6 +90,16 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Fitted:
+    """A model and what it was fitted to."""
+
+    cells: Mapping[CellKey, Cell]
+    capture_size: int
+    model: LatencyModel | None
+    """None where too little was measured."""
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerState:
     """All that survives from pass to pass, and through the memory document from process to process."""
 
@@ -115,6 +127,9 @@ class ControllerState:
     target_changed_s: float | None = None
     history: tuple[Change, ...] = ()
     """Newest first, at most `HISTORY`."""
+    fitted: Fitted | None = field(default=None, compare=False, repr=False)
+    """Follows from `latency` and is not remembered: the next pass compares its steps with the model of this one, and a
+    pass without news needs no other."""
 
 
 def initial_state(config: ControllerConfig) -> ControllerState:

@@ -149,14 +149,16 @@ def _fit_inside(points: Points, times_s: Floats, weights: Floats, prior: Law) ->
     least = 0.1 * prior.coefficients[0] * GENERIC.coefficients
     penalty = np.diag(RIDGE / np.maximum(prior.coefficients, np.maximum(least, 1e-12)))
     target = np.concatenate([weights, np.diag(penalty) * prior.coefficients])
+    terms = _terms(points, prior.n0, prior.experts) / times_s[:, None] * weights[:, None]
+    design = np.vstack([terms, penalty])
     best: tuple[float, float, Floats] | None = None
-    for n0 in RIDGES:
-        terms = _terms(points, n0, prior.experts)
-        design = np.vstack([terms / times_s[:, None] * weights[:, None], penalty])
+    tokens, away = points.tokens, RIDGE_N0 * np.log2(RIDGES / prior.n0)
+    for n0, penalty_n0 in zip(RIDGES.tolist(), (away**2).tolist(), strict=True):
+        design[: len(times_s), PAST_RIDGE] = np.maximum(tokens - n0, 0.0) / times_s * weights
         coefficients, norm = nnls(design, target)
-        cost = float(norm**2 + (RIDGE_N0 * np.log2(n0 / prior.n0)) ** 2)
+        cost = float(norm) ** 2 + penalty_n0
         if best is None or cost < best[0]:
-            best = (cost, float(n0), coefficients)
+            best = (cost, n0, coefficients)
     assert best is not None
     return replace(prior, coefficients=best[2], n0=best[1])
 
@@ -184,18 +186,19 @@ def _scale(predicted_over_measured: Floats, weights: Floats) -> float:
     return float((w @ predicted_over_measured) / (w @ predicted_over_measured**2))
 
 
+PAST_RIDGE = 4
+"""Index of the one term that depends on n₀."""
+
+
 def _terms(points: Points, n0: float, experts: Experts | None) -> Floats:
     """Columns of the law, shape ``(points, 7)``."""
     batch, tokens = points.batch, points.tokens
-    return np.stack(
-        [
-            np.ones_like(batch),
-            points.passes,
-            batch,
-            batch * points.num_speculative_tokens,
-            np.maximum(tokens - n0, 0.0),
-            batch * points.context,
-            np.zeros_like(batch) if experts is None else experts.coverage(tokens),
-        ],
-        axis=-1,
-    )
+    terms = np.empty((len(batch), 7))
+    terms[:, 0] = 1.0
+    terms[:, 1] = points.passes
+    terms[:, 2] = batch
+    terms[:, 3] = batch * points.num_speculative_tokens
+    terms[:, PAST_RIDGE] = np.maximum(tokens - n0, 0.0)
+    terms[:, 5] = batch * points.context
+    terms[:, 6] = 0.0 if experts is None else experts.coverage(tokens)
+    return terms

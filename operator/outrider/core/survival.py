@@ -118,8 +118,14 @@ def length(counts: Counts, depth: int, design_effect: float) -> Estimate:
     Errors carried over all go back to one conditional acceptance, so they add up; the sum of all errors is a bound in
     any case.
     """
+    return lengths(counts, depth, design_effect)[-1]
+
+
+def lengths(counts: Counts, depth: int, design_effect: float) -> list[Estimate]:
+    """E(0) … E(depth)."""
     value, variance, carried, bound = 1.0, 0.0, 0.0, 0.0
     shallower = 0.0  # sum over i < j of (1 - S_i) / (n_i + 1)
+    found = [Estimate(1.0, 0.0)]
     for position in curve(counts, depth, design_effect):
         share = position.drafted / (position.drafted + 1.0)
         own = (1.0 - position.value) / (position.drafted + 1.0)
@@ -128,7 +134,8 @@ def length(counts: Counts, depth: int, design_effect: float) -> Estimate:
         carried += position.carried
         bound += position.estimate(design_effect).error
         shallower += own
-    return Estimate(value, min(sqrt(variance) + carried, bound))
+        found.append(Estimate(value, min(sqrt(variance) + carried, bound)))
+    return found
 
 
 def _get(values: Sequence[float], index: int) -> float:

@@ -130,7 +130,8 @@ def learnt(*, survival: Sequence[float] = (0.75, 0.56, 0.42), **changes: Any) ->
 def predict(state: ControllerState) -> Yield:
     """What a state lets expect of each K."""
     model = latency.fit(state.latency, config().capture_size)
-    predicted = learning._predict(config(), state, model)
+    overhead_s = learning._overhead_s(state, model)
+    predicted = learning._predict(config(), state, model, overhead_s)
     assert predicted is not None
     return predicted
 

@@ -12,6 +12,7 @@ from outrider.core.acceptance import (
     PRIOR_SURVIVAL,
     AcceptanceState,
     acceptance_length,
+    acceptance_lengths,
     intervals,
     survival,
     update,
@@ -105,6 +106,7 @@ def test_survival_never_rises_with_the_position_and_stays_a_probability(
     assert all(0.0 <= value <= 1.0 for value in values)
     assert values == sorted(values, reverse=True)
     assert 1.0 <= acceptance_length(state, 8).value <= 9.0
+    assert acceptance_lengths(state, 8) == [acceptance_length(state, k) for k in range(9)]
 
 
 @pytest.mark.parametrize("design_effect_drafts", [1, 10])

@@ -199,9 +199,9 @@ def test_a_step_past_the_graphs_is_an_extrapolation_until_one_was_seen() -> None
 def test_the_error_of_a_prediction_grows_with_the_distance_from_what_was_measured() -> None:
     model = fit(seen((16, 3), (32, 3)), CAPTURE)
     assert model is not None
-    here, near, far = (float(model.relative_error(batch, 3)) for batch in (32, 48, 120))
+    here, near, far = model.step_time_with_error([32, 48, 120], 3)[1]
     assert 0.015 <= here < near < far
-    assert float(model.relative_error(32, 5)) > here
+    assert model.step_time_with_error(32, 5)[1][0] > here
 
 
 def test_errors_on_held_out_rows_are_as_large_as_the_model_says() -> None:
@@ -212,7 +212,7 @@ def test_errors_on_held_out_rows_are_as_large_as_the_model_says() -> None:
         assert model is not None
         for batch in (1, 8, 16, 32, 64):
             error = float(model.step_time_s(batch, left)) * 1e3 / MEASURED_MS[batch, left] - 1.0
-            scaled.append(error / float(model.relative_error(batch, left)))
+            scaled.append(error / float(model.step_time_with_error(batch, left)[1][0]))
     assert 0.2 < float(np.sqrt(np.mean(np.square(scaled)))) < 1.5
 
 

@@ -182,7 +182,7 @@ def test_the_percentile_learnt_at_half_the_load_errs_on_the_safe_side() -> None:
     model, overhead_s = learnt(half)
     state = latency.update(LatencyState(), half.cells, 15.0, generation_tokens=half.generation_tokens)
     for _ in range(40):
-        state = latency.learn_spread(state, model, half, acceptance_length, 0.95, 15.0)
+        state = latency.learn_spread(state, model, half, acceptance_length, 0.95, 15.0, overhead_s)
     decode_s = float(learnt(busy)[0].step_time_s(batch, 3)) / acceptance_length(3)
     predicted_s = float(latency.percentile_tpot_s(state, decode_s, batch, overhead_s))
     assert 0.95 < predicted_s / (busy.tpot.quantile(0.95) or 0.0) < 1.2

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core import learning
+from outrider.core import latency, learning
 from outrider.core.acceptance import AcceptanceState
 from outrider.core.interference import Spread
+from outrider.core.observation import Observation
 from outrider.core.schedule import parse_text
+from outrider.core.series import Missing
 from outrider.core.state import ControllerState, Probe, initial_state
 
 from .builders import GONE, config, learnt, observation, predict
@@ -117,3 +119,28 @@ def test_cached_tokens_of_a_request_are_those_of_all_engines_over_all_requests()
     assert learning.tokens_per_request(observation(batch=30.0, kv_cache_usage=0.1)) == pytest.approx(1_250.0)
     assert learning.tokens_per_request(observation(kv_cache_usage=None)) is None
     assert learning.tokens_per_request(observation(batch=0.5)) is None
+
+
+def test_a_pass_without_news_fits_nothing_anew() -> None:
+    once = learning.learn(config(), learnt(), NEXT).state
+    again = learning.learn(config(), once, GONE).state
+    assert once.fitted is not None
+    assert again.fitted is once.fitted
+
+
+@pytest.mark.parametrize(
+    ("capture_size", "increment"),
+    [
+        pytest.param(504, observation(since=15.0, until=30.0), id="more steps"),
+        pytest.param(256, GONE, id="other graphs"),
+    ],
+)
+def test_what_a_model_rests_on_has_changed(capture_size: int, increment: Observation | Missing) -> None:
+    once = learning.learn(config(capture_size=504), learnt(), NEXT).state
+    again = learning.learn(config(capture_size=capture_size), once, increment).state
+    assert again.fitted is not None
+    fresh = latency.fit(again.latency, capture_size)
+    assert fresh is not None
+    assert again.fitted.model is not None
+    assert again.fitted.model.step_time_s([8.0, 64.0], 3).tolist() == fresh.step_time_s([8.0, 64.0], 3).tolist()
+    assert again.fitted is not once.fitted
