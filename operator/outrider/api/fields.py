@@ -128,17 +128,15 @@ def refusing(pattern: str, message: str) -> Rule:
     return Rule(f"!{_matches(pattern)}", lambda value: compiled.search(value) is None, message)
 
 
-def named(key: str = "name") -> tuple[AfterValidator, Any]:
-    """Metadata of a list whose items are told apart by one field: by name in server-side apply, and never twice."""
+def named() -> tuple[AfterValidator, Any]:
+    """Metadata of a list whose items go by their name: that is how server-side apply tells them apart, so none is given
+    twice."""
 
     def check(items: list[Any]) -> list[Any]:
-        seen = [getattr(item, key) for item in items]
-        twice = next((name for place, name in enumerate(seen) if name in seen[:place]), None)
-        if twice is not None:
-            raise PydanticCustomError("twice", "{text}", {"text": f"{key} {twice} is given twice: remove one of them"})
+        _refuse_twice([item.name for item in items], "name ")
         return items
 
-    extra: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+    extra: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     return AfterValidator(check), Field(json_schema_extra=extra)
 
 
@@ -146,12 +144,16 @@ def unique() -> tuple[AfterValidator, Any]:
     """Metadata of a list of words that are a set: the order means nothing, and none is given twice."""
 
     def check(items: list[str]) -> list[str]:
-        twice = next((item for place, item in enumerate(items) if item in items[:place]), None)
-        if twice is not None:
-            raise PydanticCustomError("twice", "{text}", {"text": f"{twice} is given twice: remove one of them"})
+        _refuse_twice(items)
         return items
 
     return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-list-type": "set"})
+
+
+def _refuse_twice(words: list[str], what: str = "") -> None:
+    twice = next((word for place, word in enumerate(words) if word in words[:place]), None)
+    if twice is not None:
+        raise PydanticCustomError("twice", "{text}", {"text": f"{what}{twice} is given twice: remove one of them"})
 
 
 def _quantity_text(value: Any) -> Any:

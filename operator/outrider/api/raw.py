@@ -25,15 +25,16 @@ def raw(max_bytes: int) -> tuple[BeforeValidator, WithJsonSchema]:
         size, waiting = 0, [(value, 1)]
         while waiting:
             item, depth = waiting.pop()
-            if depth > RAW_DEPTH:
+            if not isinstance(item, dict | list):
+                size += _json_size(item)
+            elif depth > RAW_DEPTH:
                 text = f"nested more than {RAW_DEPTH} levels deep: make it flatter"
                 raise PydanticCustomError("raw", "{text}", {"text": text})
-            if isinstance(item, dict):
-                size += sum(_json_size(key) + 1 for key in item)
-                waiting += [(inner, depth + 1) for inner in item.values()]
-            elif isinstance(item, list):
-                waiting += [(inner, depth + 1) for inner in item]
-            size += 2 + max(0, len(item) - 1) if isinstance(item, dict | list) else _json_size(item)
+            else:
+                size += 2 + max(0, len(item) - 1)  # brackets and commas
+                if isinstance(item, dict):
+                    size += sum(_json_size(key) + 1 for key in item)
+                waiting += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
             if size > max_bytes:
                 text = f"more than {max_bytes} bytes of JSON: shorten it"
                 raise PydanticCustomError("raw", "{text}", {"text": text})

@@ -6,14 +6,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Int, Part, Rule, Values, judged, named, refusing
+from outrider.api.fields import Int, LabelName, Part, Rule, Values, judged, named, refusing
 
 Percentile = Literal[50, 75, 90, 95, 99]
 OWN_TRIGGERS = ("in-flight", "waiting", "kv-cache")
 
 TriggerName = Annotated[
-    str,
-    Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63),
+    LabelName,
     *judged(
         refusing(
             f"^({'|'.join(OWN_TRIGGERS)})$",

@@ -24,7 +24,7 @@ def refusal(path: str, value: Any) -> str:
 
 
 def nested(depth: int) -> Body:
-    value: Body = {}
+    value: Body = {"a": "a word is no level of its own"}
     for _ in range(depth - 1):
         value = {"a": value}
     return value
