@@ -19,6 +19,7 @@ PATHS = {
     "configmap": "/api/v1/namespaces/{}/configmaps",
     "deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "hpa": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
+    "networkpolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "pod": "/api/v1/namespaces/{}/pods",
     "podmonitor": "/apis/monitoring.coreos.com/v1/namespaces/{}/podmonitors",
     "poddisruptionbudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",

@@ -275,6 +275,29 @@ def test_a_monitor_that_is_no_longer_wanted_goes(outrider: Cluster) -> None:
     outrider.wait_until("end of the monitor", lambda: not view.get("podmonitor"), 20)
 
 
+def test_a_policy_comes_is_mended_and_goes_with_its_field(outrider: Cluster) -> None:
+    view = serve(outrider, "closed", networkPolicy={"enabled": True})
+    outrider.wait_until("policy", lambda: bool(view.get("networkpolicy")), 10)
+    change = '{"spec": {"ingress": []}}'
+    outrider.kubectl("patch", "networkpolicy", "chat", "-n", "closed", "--type=merge", "-p", change)
+    outrider.wait_until("rules", lambda: len(view.get("networkpolicy")["spec"].get("ingress", [])) == 2, 20)
+    view.apply(example("closed"))
+    outrider.wait_until("end of the policy", lambda: not view.get("networkpolicy"), 20)
+
+
+def test_what_the_api_server_refuses_of_a_users_own_template_is_named(outrider: Cluster) -> None:
+    view = serve(outrider, "refused")
+    before = view.get("deployment")["spec"]["template"]
+    view.apply(example("refused", podTemplate={"spec": {"containers": [{"name": "guard"}]}}))
+    outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "FieldRefused"), 20)
+    told = {one["type"]: one for one in view.status()["conditions"]}["Ready"]["message"]
+    assert "spec.podTemplate.spec" in told
+    assert "spec.template.spec.containers[1].image: Required value" in told
+    assert view.get("deployment")["spec"]["template"] == before, "nothing restarts"
+    view.apply(example("refused"))
+    outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
+
+
 def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> None:
     view = serve(outrider, "mended")
     outrider.kubectl("delete", "poddisruptionbudget", "chat", "-n", "mended")
@@ -289,7 +312,7 @@ def test_a_child_that_somebody_deletes_or_edits_is_mended(outrider: Cluster) -> 
     )
 
 
-MODULE_TESTS = 16
+MODULE_TESTS = 18
 UNUSED_HERE = {
     ("update", "speculativeinferenceservices/finalizers"),  # the API server asks for it, we never call it
 }

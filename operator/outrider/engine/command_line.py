@@ -129,7 +129,7 @@ def speculative_config(config: EngineConfig) -> dict[str, Any] | None:
     values: dict[str, Any] = {"method": config.method}
     if config.drafter is not None:
         values |= {
-            "model": config.drafter.model,
+            "model": config.drafter.path or config.drafter.model,
             "revision": config.drafter.revision if config.drafter.source == "hub" else None,
             "quantization": config.drafter.quantization,
             "draft_tensor_parallel_size": config.drafter.tensor_parallel_size,
@@ -148,7 +148,7 @@ def engine_args(config: EngineConfig) -> list[str]:
 
 
 def _own_arguments(config: EngineConfig) -> Iterator[str]:
-    yield from ("--model", config.model)
+    yield from ("--model", config.model_path or config.model)
     yield from _optional("--revision", config.revision if config.model_source == "hub" else None)
     yield from ("--served-model-name", config.served_name)
     yield from ("--port", str(HTTP_PORT))

@@ -21,6 +21,8 @@ class Drafter:
     """Tokens."""
     source: str = "hub"
     """Where the weights come from: ``hub``, ``volume``, ``image`` or ``object_store``."""
+    path: str | None = None
+    """Folder of the weights inside the container; None where the engine finds them by ``model``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class EngineConfig:
     revision: str | None = None
     model_source: str = "hub"
     """As `Drafter.source`."""
+    model_path: str | None = None
+    """As `Drafter.path`."""
     served_name: str
     quantization: str | None = None
     kv_cache_dtype: str | None = None

@@ -26,9 +26,10 @@ def engine_config(resource: SpeculativeInferenceService, resolved: Resolved) -> 
     memory = spec.resources.memory
     return EngineConfig(
         version=None if engine.image is not None and engine.version is None else resolved.engine_version,
-        model=weights.model_path(resource),
+        model=spec.model.id,
         revision=spec.model.revision,
         model_source=resolved.model_source,
+        model_path=weights.model_path(resource),
         served_name=resolved.served_name,
         quantization=spec.model.quantization,
         kv_cache_dtype=spec.model.kv_cache_dtype,
@@ -76,12 +77,13 @@ def _drafter(resource: SpeculativeInferenceService, resolved: Resolved) -> Draft
     if draft is None:
         return None
     return Drafter(
-        model=weights.draft_path(resource),
+        model=draft.id,
         revision=draft.revision,
         quantization=draft.quantization,
         tensor_parallel_size=draft.tensor_parallel_size,
         max_length=draft.max_length,
         source=resolved.draft_source,
+        path=weights.draft_path(resource),
     )
 
 

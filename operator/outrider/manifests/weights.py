@@ -23,21 +23,20 @@ _BACKENDS = {"s3": "s3", "gs": "google cloud storage"}  # rclone's names
 _REMOTE = "source"
 
 
-def model_path(resource: SpeculativeInferenceService) -> str:
-    """What the engine is told to load: the repository, or the folder where its weights will be."""
-    return _path(resource, MODEL, resource.spec.model.source, resource.spec.model.id)
+def model_path(resource: SpeculativeInferenceService) -> str | None:
+    """The folder in which the engine finds the model; None where it looks the model up by its id."""
+    return _path(resource, MODEL, resource.spec.model.source)
 
 
-def draft_path(resource: SpeculativeInferenceService) -> str:
-    """The same for the drafter, which there must be."""
+def draft_path(resource: SpeculativeInferenceService) -> str | None:
+    """The same for the drafter."""
     draft = resource.spec.speculation.draft
-    assert draft is not None
-    return _path(resource, DRAFT, draft.source, draft.id)
+    return None if draft is None else _path(resource, DRAFT, draft.source)
 
 
-def _path(resource: SpeculativeInferenceService, role: str, source: Source | None, identifier: str) -> str:
+def _path(resource: SpeculativeInferenceService, role: str, source: Source | None) -> str | None:
     if source is None or source.kind == "hub":
-        return identifier
+        return None
     if source.object_store is not None:
         return _destination(resource, source.object_store)
     local = source.volume or source.image

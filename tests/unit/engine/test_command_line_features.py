@@ -221,9 +221,11 @@ def test_a_version_without_that_rule_keeps_its_own(method: str, first: str, befo
 
 
 def test_weights_that_are_no_repository_have_no_revision() -> None:
-    drafter = Drafter(model="/mnt/draft", revision="r", source="image")
-    engine = config(model="/mnt/model/a", model_source="volume", revision="main", drafter=drafter)
+    drafter = Drafter(model="org/draft", revision="r", source="image", path="/mnt/draft")
+    engine = config(model_source="volume", model_path="/mnt/model/a", revision="main", drafter=drafter)
+    assert engine_args(engine)[:2] == ["--model", "/mnt/model/a"]
     assert "--revision" not in engine_args(engine)
+    assert speculation(drafter=drafter)["model"] == "/mnt/draft"
     assert "revision" not in speculation(drafter=drafter)
     assert speculation(drafter=Drafter(model="d", revision="r"))["revision"] == "r"
 
