@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -28,10 +29,12 @@ REPLICAS_MANAGER = "outrider-replicas"
 KINDS_FOR_S = 30.0
 """How long an answer about a served kind is believed: KEDA is installed or removed once in a while, and asked about in
 every pass."""
+APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
 TIMEOUT_S = 15.0
 """A call that the API server has not answered by then is given up and retried by the pass: it must not stall other
 services."""
 
+_NOT_BARE_IN_YAML = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 _PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Event"): "events",
@@ -94,7 +97,7 @@ class Kube:
         meta = manifest["metadata"]
         path = _path(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], subresource)
         query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
-        return await self._call("PATCH", path, query, manifest, "application/apply-patch+yaml")
+        return await self._call("PATCH", path, query, as_patch(manifest), APPLY_PATCH)
 
     async def create(self, manifest: Mapping[str, Any]) -> Manifest:
         """Create an object that must not exist yet.
@@ -131,7 +134,7 @@ class Kube:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         content_type: str = "",
     ) -> Manifest:
         headers = {"Accept": "application/json", **({"Content-Type": content_type} if content_type else {})}
@@ -149,6 +152,16 @@ class Kube:
         if response.status >= 400:
             raise _error(method, path, response.status, data, response.getheader("Retry-After"))
         return _object(method, path, data)
+
+
+def as_patch(manifest: Mapping[str, Any]) -> bytes:
+    """An object as the body of an apply, which the server reads as YAML.
+
+    There, a pair of escapes for one character beyond the first plane is an error, hence no escapes; but neither may
+    control characters and line separators stand bare, which JSON allows.
+    """
+    text = json.dumps(manifest, ensure_ascii=False)
+    return _NOT_BARE_IN_YAML.sub(lambda found: f"\\u{ord(found.group()):04x}", text).encode()
 
 
 def _path(

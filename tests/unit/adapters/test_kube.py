@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from outrider import __version__
-from outrider.adapters.kube import REPLICAS_MANAGER, Kube
+from outrider.adapters.kube import REPLICAS_MANAGER, Kube, as_patch
 from outrider.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 
 from .servers import Answer, Server, answer, hang, hang_up, serving
@@ -74,8 +76,14 @@ class TestRequests:
         (asked,) = server.asked
         assert (asked.method, asked.path) == ("PATCH", "/apis/apps/v1/namespaces/ml/deployments/chat")
         assert asked.query == {"fieldManager": "outrider", "force": "true", "fieldValidation": "Strict"}
-        assert asked.headers["Content-Type"] == "application/apply-patch+yaml"
+        assert asked.headers["Content-Type"].partition(";")[0] == "application/apply-patch+yaml"
         assert asked.body == DEPLOYMENT
+
+    @pytest.mark.parametrize("text", ["\U0001f600", "\x7f", "\x85", "\u2028", "\ufeff", '\t\n"\\', "\\u0041", "ü"])
+    def test_the_patch_of_an_apply_says_the_same_as_yaml_and_as_json(self, text: str) -> None:
+        manifest = {**DEPLOYMENT, "data": {"key": text}}
+        assert yaml.safe_load(as_patch(manifest)) == manifest
+        assert json.loads(as_patch(manifest)) == manifest
 
     async def test_apply_under_the_second_manager(self) -> None:
         async with kube(answer(body=STORED)) as (one, server):
