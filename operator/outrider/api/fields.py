@@ -82,6 +82,16 @@ class Part(BaseModel):
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_null(cls, values: Any) -> Any:
+        """The API server refuses null as well: a line without a value is more often forgotten than meant."""
+        empty = [name for name, value in values.items() if value is None] if isinstance(values, dict) else []
+        if empty:
+            text = "has no value: remove the line, or give it one"
+            raise PydanticCustomError("null", "{text}", {"text": text, "path": f".{empty[0]}"})
+        return values
+
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         broken = [rule for rule in self.rules if not rule.holds(self)]
@@ -98,8 +108,20 @@ class Part(BaseModel):
         return schema
 
 
-def judged(*rules: Rule) -> tuple[AfterValidator, Any]:
-    """Metadata of a scalar or list type that these rules decide on, ``self`` being the value, here and in the CRD."""
+@dataclass(frozen=True, slots=True)
+class _Validations:
+    """Rules for the schema of a type; those of the type that it was made from stay beside them."""
+
+    rules: tuple[Rule, ...]
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        schema.setdefault("x-kubernetes-validations", []).extend(rule.as_schema() for rule in self.rules)
+        return schema
+
+
+def judged(*rules: Rule) -> tuple[AfterValidator, _Validations]:
+    """Metadata of a type that these rules decide on, ``self`` being the value, here and in the CRD."""
 
     def check(value: Any) -> Any:
         for rule in rules:
@@ -107,8 +129,7 @@ def judged(*rules: Rule) -> tuple[AfterValidator, Any]:
                 raise PydanticCustomError("rule", "{text}", {"text": rule.message})
         return value
 
-    schemas: list[JsonValue] = [dict(rule.as_schema()) for rule in rules]
-    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": schemas})
+    return AfterValidator(check), _Validations(rules)
 
 
 def _matches(pattern: str) -> str:
@@ -116,15 +137,20 @@ def _matches(pattern: str) -> str:
     return f"self.matches('{quoted}')"
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As RE2 reads it, where ``$`` is the very end and not also the place before a last line break."""
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+
+
 def matching(pattern: str, message: str) -> Rule:
     """A string must match ``pattern`` (RE2 syntax)."""
-    compiled = re.compile(pattern)
+    compiled = _compiled(pattern)
     return Rule(_matches(pattern), lambda value: compiled.search(value) is not None, message)
 
 
 def refusing(pattern: str, message: str) -> Rule:
     """A string must *not* match ``pattern`` (RE2 syntax)."""
-    compiled = re.compile(pattern)
+    compiled = _compiled(pattern)
     return Rule(f"!{_matches(pattern)}", lambda value: compiled.search(value) is None, message)
 
 
@@ -164,12 +190,22 @@ _QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 
 Int = Annotated[int, Field(strict=True)]
 Bool = StrictBool
-Text = Annotated[str, Field(min_length=1, max_length=512)]
+Text = Annotated[
+    str,
+    Field(min_length=1, max_length=512),
+    *judged(
+        matching(
+            r"^[A-Za-z0-9_./~@][ -~]*$",
+            "it must begin with a letter, a digit or one of _ . / ~ @ and hold printable ASCII characters only: vLLM"
+            " takes what begins with a dash for an argument",
+        )
+    ),
+]
 """A name or a path."""
 Path = Annotated[
     Text,
-    Field(pattern=r"^[^\s]+$"),
     *judged(
+        refusing(" ", "the path must hold no blanks: rename the folder, or mount it under another name"),
         refusing("^/", "the path begins at the root of the source: remove the / in front"),
         refusing(r"(^|/)\.\.(/|$)", "the path must stay inside the source: remove every .. from it"),
     ),
@@ -194,8 +230,8 @@ ModelId = Annotated[
 """A repository or a path, and no address of either."""
 Address = Annotated[
     Text,
-    Field(pattern=r"^[^\s]+$"),
     *judged(
+        refusing(" ", "an address holds no blanks: write %20 for each, or remove it"),
         matching(
             "^https://[^/]",
             "the address must begin with https:// and a host: over http:// weights and tokens could be read and"
@@ -209,7 +245,7 @@ Address = Annotated[
     ),
 ]
 """An https address without credentials."""
-Image = Annotated[str, Field(pattern=r"^[^\s]+$", max_length=512)]
+Image = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=512)]
 """Reference of a container image."""
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
@@ -227,15 +263,53 @@ Quantity = Annotated[
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": _QUANTITY,
+            "minimum": 0,
             "maxLength": 32,
             "x-kubernetes-int-or-string": True,
         }
     ),
 ]
 """A Kubernetes quantity; YAML may give a bare number, as in ``cpu: 4``."""
-StringMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
+
+
+def _all_match(keys: str, values: str, message: str) -> Rule:
+    """Keys and values of a map must match these patterns (RE2 syntax)."""
+    key, value = _compiled(keys), _compiled(values)
+    quoted = [pattern.replace("\\", "\\\\") for pattern in (keys, values)]
+    return Rule(
+        f"self.all(key, key.matches('{quoted[0]}') && self[key].matches('{quoted[1]}'))",
+        lambda found: all(key.search(name) and value.search(text) for name, text in found.items()),
+        message,
+    )
+
+
+StringMap = Annotated[
+    dict[str, Annotated[str, Field(max_length=63)]],
+    Field(max_length=32),
+    *judged(
+        _all_match(
+            LABEL_KEY,
+            LABEL_VALUE,
+            "keys and values must be those of labels: letters, digits, dashes, dots and underscores, beginning and"
+            " ending with a letter or digit; a key may have a domain and a slash in front",
+        )
+    ),
+]
 """A bounded map, for labels and selectors."""
-Annotations = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
+Annotations = Annotated[
+    dict[str, Annotated[str, Field(max_length=4096)]],
+    Field(max_length=32),
+    *judged(
+        _all_match(
+            LABEL_KEY,
+            "",
+            "keys must be those of annotations: letters, digits, dashes, dots and underscores, beginning and ending"
+            " with a letter or digit, with or without a domain and a slash in front",
+        )
+    ),
+]
 """A bounded map whose values may be long."""
 
 

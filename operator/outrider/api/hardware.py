@@ -6,9 +6,24 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Int, LabelName, ObjectName, Part, Quantity, Rule, StringMap, Values, named
+from outrider.api.fields import (
+    LABEL_KEY,
+    LABEL_VALUE,
+    Int,
+    LabelName,
+    ObjectName,
+    Part,
+    Quantity,
+    Rule,
+    StringMap,
+    Values,
+    named,
+)
 from outrider.api.raw import Raw
 
+EXTENDED_RESOURCE = (
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+)
 MAX_GPUS = 16  # an engine stays on one node, and none has more
 
 
@@ -38,7 +53,7 @@ class Resources(Part):
     gpus: Annotated[Int, Field(ge=1, le=MAX_GPUS)] | None = None
     """GPUs of one replica, 1 to 16: parallelism.tensor x pipeline x data, which it is when left out. Beside
     resourceClaims: how many they give. For example 2."""
-    gpu_resource: Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", max_length=253)] | None = None
+    gpu_resource: Annotated[str, Field(pattern=EXTENDED_RESOURCE, max_length=253)] | None = None
     """Name of the GPU resource that nodes offer, up to 253 characters, for example `amd.com/gpu`; `nvidia.com/gpu` when
     left out. Refused beside resourceClaims."""
     resource_claims: Annotated[list[ResourceClaim], Field(max_length=8), *named()] = Field(default_factory=list)
@@ -95,11 +110,32 @@ class Parallelism(Part):
 class Toleration(Part):
     """A taint that replicas bear, as in a pod."""
 
-    key: Annotated[str, Field(max_length=317)] | None = None
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.key) || (has(self.operator) && self.operator == 'Exists')",
+            lambda toleration: toleration.key is not None or toleration.operator == "Exists",
+            "a toleration without key bears all taints: say so with operator: Exists, or name the key",
+            ".operator",
+        ),
+        Rule(
+            "!has(self.value) || size(self.value) == 0 || !has(self.operator) || self.operator != 'Exists'",
+            lambda toleration: not toleration.value or toleration.operator != "Exists",
+            "a toleration with operator: Exists bears every value: remove value, or use operator: Equal",
+            ".value",
+        ),
+        Rule(
+            "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
+            "tolerationSeconds only means something for a taint that evicts: set effect: NoExecute, or remove it",
+            ".tolerationSeconds",
+        ),
+    )
+
+    key: Annotated[str, Field(pattern=LABEL_KEY, max_length=317)] | None = None
     """Key of the taint, up to 317 characters, for example `nvidia.com/gpu`; all taints when left out."""
     operator: Literal["Exists", "Equal"] | None = None
     """How key and value are compared: Exists takes any value, Equal this one; Equal when left out."""
-    value: Annotated[str, Field(max_length=63)] | None = None
+    value: Annotated[str, Field(pattern=LABEL_VALUE, max_length=63)] | None = None
     """Value of the taint, up to 63 characters, for example `true`; empty when left out."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; all effects when left out."""

@@ -22,6 +22,7 @@ from outrider.api.fields import (
     Word,
     judged,
     matching,
+    refusing,
 )
 
 MAX_CONTEXT = 16_777_216  # no model comes near it; without a bound a slip of the keyboard would reach the engine
@@ -29,8 +30,8 @@ SourceKind = Literal["hub", "volume", "image", "object_store"]
 
 Bucket = Annotated[
     Text,
-    Field(pattern=r"^[^\s]+$"),
     *judged(
+        refusing(" ", "the uri holds no blanks: write %20 for each, or remove it"),
         matching(
             r"^(s3|gs)://[a-z0-9][a-z0-9._-]*(/.*)?$",
             "the uri must begin with s3:// or gs:// and the name of a bucket, for example s3://models/llama-3.1-8b",

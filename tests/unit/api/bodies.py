@@ -223,7 +223,13 @@ ADMITTED: dict[str, Body] = {
     },
     "placement that is passed on": {
         "spec.placement": {
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]
+                    }
+                }
+            },
             "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
             "priorityClassName": "serving",
             "runtimeClassName": "nvidia",
@@ -256,6 +262,18 @@ ADMITTED: dict[str, Body] = {
             "metadata": {"labels": {"team": "chat"}, "annotations": {"example.com/note": "x" * 4096}},
             "spec": {"containers": [{"name": "sidecar", "image": "example.com/sidecar"}], "hostNetwork": False},
         }
+    },
+    "names of everything that is printable": {
+        "spec.model.servedName": 'it\'s "chat" {x} $(HOME)',
+        "spec.placement": {
+            "nodeSelector": {"example.com/pool": "gpu_large.1"},
+            "tolerations": [
+                {"operator": "Exists"},
+                {"key": "gpu", "value": "true", "effect": "NoExecute", "tolerationSeconds": 60},
+            ],
+        },
+        "spec.service": {"annotations": {"example.com/note": "any text, even \U0001f600"}},
+        "spec.resources.gpuResource": "example.com/gpu.shared",
     },
     "a name of 54 characters": {"metadata.name": "n23456789012345678901234567890123456789012345678901234"},
 }

@@ -48,23 +48,17 @@ def pod(
     restarts: int = 0,
     container: Mapping[str, Any] | None = None,
     conditions: Sequence[Mapping[str, Any]] = (),
-    revision: str = "r1",
-    startup_s: int = 1800,
-    grace_s: int = 90,
-    **status: Any,
 ) -> Manifest:
-    """An engine pod as the API server has it; ``container`` is the container's state, ``status`` more of the pod's."""
+    """An engine pod as the API server has it; ``container`` is the container's state."""
     meta: Manifest = {
         "name": name,
         "namespace": "ml",
         "uid": uid or ENGINE_UID + name,
-        "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": revision},
+        "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": "r1"},
     }
     if terminating:
         meta["deletionTimestamp"] = "2027-01-15T08:00:00Z"
-    probe = {"periodSeconds": 5, "failureThreshold": startup_s // 5}
-    spec = {"containers": [{"name": "engine", "startupProbe": probe}], "terminationGracePeriodSeconds": grace_s}
-    status |= {
+    status: Manifest = {
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}, *conditions],
         "containerStatuses": [
             {"name": "engine", "restartCount": restarts, **(container or {"state": {"running": {}}})}
@@ -72,7 +66,7 @@ def pod(
     }
     if address is not None:
         status["podIP"] = address
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
 
 
 def busy_series(
