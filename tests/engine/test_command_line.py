@@ -25,24 +25,65 @@ ONLY_IN_0_33: Mapping[str, str] = {}
 """Flags that we render and that the parser of 0.32.0 does not know, each with the reason why we need it."""
 
 PARSE_BUDGET_S = 300
-_LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}
-_QWEN = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "torch_dtype": "bfloat16"}
-CONFIGS: Mapping[str, Mapping[str, Any]] = {
-    "meta-llama/Llama-3.1-8B-Instruct": _LLAMA
-    | {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32}
-    | {"num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072},
-    "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": _LLAMA
-    | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 32000}
-    | {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}
-    | {"vocab_size": 128256, "max_position_embeddings": 2048},
-    "Qwen/Qwen3-32B": _QWEN
-    | {"hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64, "num_attention_heads": 64}
-    | {"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960},
-    "Qwen/Qwen3-0.6B": _QWEN
-    | {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16}
-    | {"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960},
+Config = dict[str, Any]
+_LLAMA: Config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}
+_LLAMA |= {"vocab_size": 128256, "max_position_embeddings": 131072, "num_key_value_heads": 8}
+_QWEN: Config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "torch_dtype": "bfloat16"}
+_QWEN |= {"vocab_size": 151936, "max_position_embeddings": 40960, "num_key_value_heads": 8, "head_dim": 128}
+
+
+def _sized(family: Config, hidden: int, intermediate: int, layers: int, heads: int) -> Config:
+    sizes = {"hidden_size": hidden, "intermediate_size": intermediate}
+    return family | sizes | {"num_hidden_layers": layers, "num_attention_heads": heads}
+
+
+_LLAMA_8B = _sized(_LLAMA, 4096, 14336, 32, 32)
+_QWEN_06B = _sized(_QWEN, 1024, 3072, 28, 16)
+_QWEN_8B = _sized(_QWEN, 4096, 12288, 36, 32)
+_QWEN_32B = _sized(_QWEN, 5120, 25600, 64, 64)
+_EAGLE: Config = {"num_hidden_layers": 1, "max_position_embeddings": 2048}
+_EAGLE3 = _EAGLE | {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "draft_vocab_size": 32000}
+_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
+_FP8_WEIGHTS = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False}
+_FP8_INPUTS = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "token", "dynamic": True}
+CONFIGS: Mapping[str, Config] = {
+    "meta-llama/Llama-3.1-8B-Instruct": _LLAMA_8B,
+    "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": _LLAMA_8B | _EAGLE3,
+    "yuhuili/EAGLE-LLaMA3.1-Instruct-8B": _LLAMA_8B | _EAGLE,
+    "hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4": _LLAMA_8B | {"quantization_config": _AWQ},
+    "RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic": _sized(_LLAMA, 8192, 28672, 80, 64)
+    | {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": "float-quantized",
+            "ignore": ["lm_head"],
+            "config_groups": {
+                "group_0": {"targets": ["Linear"], "weights": _FP8_WEIGHTS, "input_activations": _FP8_INPUTS}
+            },
+        }
+    },
+    "Qwen/Qwen3-0.6B": _QWEN_06B,
+    "Qwen/Qwen3-0.6B-GPTQ-Int8": _QWEN_06B
+    | {"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": 128, "desc_act": False, "sym": True}},
+    "Qwen/Qwen3-8B": _QWEN_8B,
+    "Qwen/Qwen3-8B-AWQ": _QWEN_8B | {"quantization_config": _AWQ},
+    "AngelSlim/Qwen3-8B_eagle3": _QWEN_8B | _EAGLE3,
+    "Qwen/Qwen3-32B": _QWEN_32B,
+    "Qwen/Qwen3-32B-AWQ": _QWEN_32B | {"quantization_config": _AWQ},
+    "Qwen/Qwen2.5-Coder-7B-Instruct": _sized(_QWEN, 3584, 18944, 28, 28)
+    | {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "vocab_size": 152064, "num_key_value_heads": 4}
+    | {"max_position_embeddings": 32768},
+    "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8": _sized(_QWEN, 2048, 5120, 48, 16)
+    | {"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "max_position_embeddings": 262144}
+    | {"num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "full_attention_interval": 4}
+    | {"linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_conv_kernel_dim": 4}
+    | {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "decoder_sparse_step": 1, "norm_topk_prob": True}
+    | {"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512}
+    | {"shared_expert_intermediate_size": 512}
+    | {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}},
 }
-"""The published dimensions of the examples' models: vLLM compares target and drafter, and cuts the length."""
+"""The published dimensions of the examples' models: vLLM compares target and drafter, and cuts the length. Of EAGLE
+heads it takes the positions of their model, whatever they say."""
 
 _READER = """
 import json, sys
@@ -140,7 +181,7 @@ def test_vllm_takes_the_arguments_and_makes_of_them_what_was_meant(
         "max_num_seqs": int(value(arguments, "--max-num-seqs")),
         "tensor_parallel": int(value(arguments, "--tensor-parallel-size")),
         "method": speculation["method"],
-        "draft": speculation["model"],
+        "draft": speculation.get("model", value(arguments, "--model")),  # vLLM's word where there is no drafter
         "ceiling": speculation["num_speculative_tokens"],
         "table": speculation[
             "num_speculative_tokens_per_batch_size"

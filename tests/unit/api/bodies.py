@@ -12,7 +12,9 @@ import yaml
 from outrider.api.resource import SpeculativeInferenceService, parse
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+TIERS = sorted((ROOT / "examples" / "tiers").glob("*.yaml"))
+EXAMPLES = [*sorted((ROOT / "examples").glob("*.yaml")), *TIERS]
+"""One resource a file, all to be applied together. Overlays are tested where kubectl is, in ``tests/testbed``."""
 Body = dict[str, Any]
 
 
