@@ -45,6 +45,10 @@ test-engine: setup ## Test the runtime plugin in a real vLLM on CPU, beside the 
 	$(BIN)/python -m tests.engine.environment
 	$(BIN)/pytest tests/engine $(TEST_ARGS)
 
+.PHONY: fuzz
+fuzz: setup ## Try 20,000 generated resources on our code and on a real API server: half an hour
+	$(BIN)/pytest tests/fuzz tests/testbed/test_fuzz.py --fuzz-examples 20000 $(TEST_ARGS)
+
 .PHONY: check
 check: fmt-check lint types imports generate-check ## All that can be checked without running anything
 

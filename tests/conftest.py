@@ -20,6 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the golden files anew; read the diff before committing it",
     )
+    parser.addoption(
+        "--fuzz-examples",
+        type=int,
+        default=300,
+        help="how many generated resources each fuzz test tries (default: %(default)s)",
+    )
 
 
 @pytest.fixture

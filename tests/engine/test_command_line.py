@@ -126,9 +126,15 @@ json.dump({name: read(arguments) for name, arguments in json.load(sys.stdin).ite
 
 def rendered(path: Path) -> list[str]:
     """The engine container's arguments for a resource."""
-    (deployment,) = [manifest for manifest in manifests(path) if manifest["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    arguments: list[str] = [text.replace("$$", "$") for text in container["args"]]  # as the kubelet reads it
+    return arguments_of(manifests(path))
+
+
+def arguments_of(children: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The engine container's arguments, as the kubelet hands them over."""
+    (deployment,) = [manifest for manifest in children if manifest["kind"] == "Deployment"]
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = [container for container in containers if container["name"] == "engine"]
+    arguments: list[str] = [text.replace("$$", "$") for text in container["args"]]
     return arguments
 
 
@@ -145,7 +151,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     for model, config in CONFIGS.items():
         (folder / model).mkdir(parents=True)
         (folder / model / "config.json").write_text(json.dumps(config))
-    lines = {path.stem: _without(rendered(path), ONLY_IN_0_33) for path in EXAMPLES}
+    lines = {path.stem: without(rendered(path), ONLY_IN_0_33) for path in EXAMPLES}
     done = subprocess.run(
         ["nice", str(environment.python()), "-c", _READER, "answer.json"],
         input=json.dumps(lines),
@@ -201,7 +207,7 @@ def test_no_flag_is_excused_that_needs_it_no_more(readings: dict[str, dict[str, 
     assert not known & set(ONLY_IN_0_33)
 
 
-def _without(arguments: Sequence[str], flags: Mapping[str, str]) -> list[str]:
+def without(arguments: Sequence[str], flags: Mapping[str, str]) -> list[str]:
     """The arguments without these flags and what follows each of them."""
     kept: list[str] = []
     skipping = False

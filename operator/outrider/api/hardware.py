@@ -21,9 +21,6 @@ from outrider.api.fields import (
 )
 from outrider.api.raw import Raw
 
-EXTENDED_RESOURCE = (
-    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
-)
 MAX_GPUS = 16  # an engine stays on one node, and none has more
 
 
