@@ -35,9 +35,15 @@ TIMEOUT_S = 15.0
 services."""
 
 _NOT_BARE_IN_YAML = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+UNKNOWN_FIELD = "failed to create typed patch object"
+"""With this, and as its own fault, the API server answers an apply with a field that the kind does not have."""
+
 _PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
     ("v1", "Event"): "events",
+    ("v1", "Namespace"): "namespaces",
+    ("v1", "Node"): "nodes",
+    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "Pod"): "pods",
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
@@ -48,6 +54,7 @@ _PLURALS = {
     ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",
     ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
     ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): "resourceclaimtemplates",
     ("serving.outrider.dev/v1alpha1", "SpeculativeInferenceService"): "speculativeinferenceservices",
 }
 
@@ -74,8 +81,8 @@ class Kube:
         """Close the connections."""
         await self._client.close()
 
-    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None if it (or its kind) does not exist."""
+    async def get(self, api_version: str, kind: str, namespace: str | None, name: str) -> Manifest | None:
+        """The object, or None if it (or its kind) does not exist; a kind of the whole cluster has no namespace."""
         try:
             return await self._call("GET", _path(api_version, kind, namespace, name))
         except NotFound:
@@ -91,12 +98,22 @@ class Kube:
         return items
 
     async def apply(
-        self, manifest: Mapping[str, Any], *, manager: str = FIELD_MANAGER, subresource: str = ""
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        manager: str = FIELD_MANAGER,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Manifest:
-        """Server-side apply, taking over fields that another manager owns: our children are ours."""
+        """Server-side apply, taking over fields that another manager owns: our children are ours.
+
+        A dry run goes through all of the API server's checks and writes nothing.
+        """
         meta = manifest["metadata"]
         path = _path(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], subresource)
         query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
         return await self._call("PATCH", path, query, as_patch(manifest), APPLY_PATCH)
 
     async def create(self, manifest: Mapping[str, Any]) -> Manifest:
@@ -201,6 +218,8 @@ def _error(method: str, path: str, status: int, data: bytes, retry_after: str | 
         return NotFound("NotFound", sentence, status)
     if status == 409:
         return Conflict("Conflict", sentence, status)
+    if status == 500 and UNKNOWN_FIELD in message:
+        return KubeError("ApplyRefused", sentence, 422)
     if status == 429 or status >= 500:
         seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
         return Unavailable("APIServerUnavailable", sentence, status, seconds)

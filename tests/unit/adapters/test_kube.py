@@ -95,6 +95,21 @@ class TestRequests:
             await one.apply(DEPLOYMENT, subresource="status")
         assert server.asked[0].path == "/apis/apps/v1/namespaces/ml/deployments/chat/status"
 
+    async def test_a_dry_run_says_so(self) -> None:
+        async with kube(answer(body=STORED)) as (one, server):
+            await one.apply(DEPLOYMENT, manager="outrider-preflight", dry_run=True)
+        assert server.asked[0].query == {
+            "fieldManager": "outrider-preflight",
+            "force": "true",
+            "fieldValidation": "Strict",
+            "dryRun": "All",
+        }
+
+    async def test_a_kind_of_the_whole_cluster_has_no_namespace_in_its_path(self) -> None:
+        async with kube(answer(body=STORED)) as (one, server):
+            await one.get("v1", "Namespace", None, "ml")
+        assert server.asked[0].path == "/api/v1/namespaces/ml"
+
     async def test_create(self) -> None:
         async with kube(answer(201, STORED)) as (one, server):
             assert await one.create(DEPLOYMENT) == STORED
@@ -193,6 +208,14 @@ class TestErrors:
         assert type(caught.value) is error
         assert (caught.value.status, caught.value.reason) == (status, reason)
         assert caught.value.message == "PATCH /apis/apps/v1/namespaces/ml/deployments/chat: told so"
+
+    async def test_a_field_that_the_kind_does_not_have_is_no_fault_of_the_api_server(self) -> None:
+        said = "failed to create typed patch object (ml/chat; apps/v1): .spec.x: field not declared in schema"
+        async with kube(refusal(500, said)) as (one, _):
+            with pytest.raises(KubeError) as caught:
+                await one.apply(DEPLOYMENT)
+        assert (type(caught.value), caught.value.status, caught.value.reason) == (KubeError, 422, "ApplyRefused")
+        assert said in caught.value.message
 
     @pytest.mark.parametrize(
         ("header", "seconds"),
