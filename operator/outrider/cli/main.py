@@ -6,6 +6,7 @@ import typer
 
 from outrider import __version__
 from outrider.cli import predict as predict_command
+from outrider.cli import preflight as preflight_command
 from outrider.cli import run as run_command
 from outrider.cli import simulate as simulate_command
 
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command("run", help=run_command.HELP)(run_command.run)
 app.command("predict", help=predict_command.HELP)(predict_command.predict)
+app.command("preflight", help=preflight_command.HELP)(preflight_command.preflight)
 app.command("simulate", help=simulate_command.HELP)(simulate_command.simulate)
 
 

@@ -75,7 +75,9 @@ class Estimate:
         parts = [f"weights {gib(self.weights_bytes)} ({self.weights.source})"]
         if self.drafter_bytes:
             parts.append(f"drafter {gib(self.drafter_bytes)}")
-        parts += [f"buffers {gib(self.buffers_bytes)}", f"CUDA context and graphs {gib(CONTEXT_AND_GRAPHS_BYTES)}"]
+        if self.buffers_bytes:
+            parts.append(f"buffers {gib(self.buffers_bytes)}")
+        parts.append(f"CUDA context and graphs {gib(CONTEXT_AND_GRAPHS_BYTES)}")
         left = "" if self.room_tokens is None else f", about {self.room_tokens} tokens"
         if self.lookahead_bytes:
             left += f", of which slots for drafts take up to {gib(self.lookahead_bytes)}"
@@ -120,7 +122,7 @@ def weights_of(model: str, quantization: str | None, facts: ModelFacts | None) -
     From the size of its files; else from its config.json, by parameters x bytes of each; else from a size in its name,
     such as 8B. Weights that are quantised while they are loaded shrink by their bits over 16.
     """
-    asked, stored = _bits(quantization), _bits(facts.quantization) if facts else None
+    asked, stored = bits_of(quantization), bits_of(facts.quantization) if facts else None
     if facts is not None and facts.quantization is not None and isinstance(facts.quantization_bits, int):
         stored = float(facts.quantization_bits)
     bits = stored or asked or 16.0
@@ -191,7 +193,7 @@ def _embeddings(facts: ModelFacts) -> float:
     return float(facts.vocab_size * facts.hidden_size * (1 if facts.tied_embeddings else 2))
 
 
-def _bits(quantization: str | None) -> float | None:
+def bits_of(quantization: str | None) -> float | None:
     """Bits of a weight; None for a method that is not in the table, or none."""
     if quantization is None:
         return None

@@ -1,0 +1,127 @@
+"""Resources and model configurations from files, folders and standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from outrider.api import KIND
+from outrider.engine import model_facts
+from outrider.engine.model_facts import ModelFacts
+
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class Unreadable(Exception):
+    """Something that was named cannot be read, or is not what it should be; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One resource and where it was found."""
+
+    source: str
+    """File and, where there are several in it, the number of the document, from 1."""
+    body: dict[str, Any]
+
+
+def documents(paths: Iterable[str]) -> list[Document]:
+    """All resources of our kind in files, folders and standard input (``-``); other kinds are passed over.
+
+    Raises:
+        Unreadable: a file is missing or no YAML, or nothing of our kind was found.
+    """
+    named = list(paths)
+    found = [document for path in named for document in _documents(path)]
+    if not found:
+        raise Unreadable(f"no {KIND} in {', '.join(named)}")
+    return found
+
+
+def _documents(path: str) -> Iterator[Document]:
+    if path == "-":
+        yield from _parsed("standard input", sys.stdin.read())
+        return
+    place = Path(path)
+    files = [place]
+    if place.is_dir():
+        files = sorted(file for file in place.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    for file in files:
+        yield from _parsed(str(file), _text(file))
+
+
+def _parsed(source: str, text: str) -> Iterator[Document]:
+    try:
+        parsed = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise Unreadable(f"{source}: no YAML: {' '.join(str(error).split())}") from error
+    for number, document in enumerate(parsed, start=1):
+        place = source if len(parsed) == 1 else f"{source}, document {number}"
+        for body in _items(document):
+            if body.get("kind") == KIND:
+                yield Document(place, body)
+
+
+def _items(document: Any) -> Iterator[dict[str, Any]]:
+    """The object itself, or the objects of a list."""
+    if not isinstance(document, dict):
+        return
+    if isinstance(document.get("items"), list):
+        yield from (item for item in document["items"] if isinstance(item, dict))
+    else:
+        yield document
+
+
+def model(path: Path) -> ModelFacts:
+    """Facts of a model from its config.json, or from the folder that holds it and perhaps the weights.
+
+    Raises:
+        Unreadable: there is no such file, or it is no JSON object.
+    """
+    file = path / CONFIG if path.is_dir() else path
+    document = _json(file)
+    return model_facts.read(document, _weights_bytes(file.parent) if file.name == CONFIG else None)
+
+
+def local_model(identifier: str) -> ModelFacts | None:
+    """Facts of a model whose id is a folder of this machine; None for a repository of a hub."""
+    folder = Path(identifier)
+    return model(folder) if (folder / CONFIG).is_file() else None
+
+
+def _weights_bytes(folder: Path) -> int | None:
+    """Size of the weights beside a config.json: by the index of their parts, else by the files."""
+    index = folder / INDEX
+    if index.is_file():
+        metadata = _json(index).get("metadata")
+        size = metadata.get("total_size") if isinstance(metadata, dict) else None
+        if isinstance(size, int):
+            return size
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) or None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(_text(file))
+    except ValueError as error:
+        raise Unreadable(f"{file}: no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise Unreadable(f"{file}: no JSON object")
+    return document
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Unreadable(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{file}: no UTF-8 text") from error
