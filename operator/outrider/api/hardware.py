@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from outrider.api.fields import (
+    EXTENDED_RESOURCE,
     LABEL_KEY,
     LABEL_VALUE,
     Int,
