@@ -58,6 +58,7 @@ def test_overlays_change_what_they_say_and_nothing_else(served: Cluster) -> None
         "model.revision",
         "model.tokenSecret",
         "model.source",
+        "speculation.draft.revision",
         "speculation.draft.source",
         "storage",
         "networkPolicy",
