@@ -10,6 +10,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import yaml
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -102,7 +103,7 @@ def edits() -> SearchStrategy[tuple[Path, Any]]:
 
 def bodies() -> SearchStrategy[Body]:
     """Resources as a user would send them."""
-    examples = [example(path.stem) for path in EXAMPLES]
+    examples = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in EXAMPLES]
     admitted = [changed(example(), changes) for changes in ADMITTED.values()]
     return st.builds(_edited, st.sampled_from([*examples, *admitted]), st.lists(edits(), max_size=MOST_EDITS))
 
