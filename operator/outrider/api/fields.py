@@ -81,13 +81,15 @@ class Part(BaseModel):
         use_attribute_docstrings=True,
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
+    takes_null: ClassVar[bool] = False
+    """True for what the operator itself puts together, where None stands for a field that is left out."""
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_null(cls, values: Any) -> Any:
         """The API server refuses null as well: a line without a value is more often forgotten than meant."""
         empty = [name for name, value in values.items() if value is None] if isinstance(values, dict) else []
-        if empty:
+        if empty and not cls.takes_null:
             text = "has no value: remove the line, or give it one"
             raise PydanticCustomError("null", "{text}", {"text": text, "path": f".{empty[0]}"})
         return values

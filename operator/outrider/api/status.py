@@ -5,7 +5,7 @@ Numbers are whole or decimal strings, and coarse on purpose: each write wakes ev
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -30,7 +30,13 @@ ShortText = Annotated[str, _cut(512), Field(max_length=512)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-class ReplicaStatus(Part):
+class Output(Part):
+    """A piece of the status."""
+
+    takes_null: ClassVar[bool] = True
+
+
+class ReplicaStatus(Output):
     """Replicas of the stable Deployment."""
 
     desired: Int = 0
@@ -41,7 +47,7 @@ class ReplicaStatus(Part):
     """How many run the present pod template."""
 
 
-class TuningStatus(Part):
+class TuningStatus(Output):
     """What speculation does, and what the last decision about it was."""
 
     mode: ModeInForce | None = None
@@ -66,7 +72,7 @@ class TuningStatus(Part):
     """When the schedule last changed."""
 
 
-class CapacityStatus(Part):
+class CapacityStatus(Output):
     """How much one replica may carry, and what follows for their number."""
 
     requests_per_replica: Int | None = None
@@ -79,7 +85,7 @@ class CapacityStatus(Part):
     """How the number came about."""
 
 
-class Change(Part):
+class Change(Output):
     """One decision that was carried out."""
 
     time: Time
@@ -94,7 +100,7 @@ class Change(Part):
     """Why."""
 
 
-class EffectiveSettings(Part):
+class EffectiveSettings(Output):
     """Settings in force where the spec leaves them open; of a paused service those that were last applied."""
 
     served_name: ShortText | None = None
@@ -143,7 +149,7 @@ class EffectiveSettings(Part):
     """Longest time to load, in seconds."""
 
 
-class Status(Part):
+class Status(Output):
     """What the operator has done and seen."""
 
     observed_generation: Int = -1
