@@ -9,6 +9,7 @@
 | autoscaled at 12 | autoscaled otherwise | 12                                        | as it was            |
 | autoscaled at 12 | fixed 3              | 3                                         | outrider             |
 | fixed 3, edited  | fixed 3              | 3                                         | outrider             |
+| nothing, at 12   | nothing              | 12, by an autoscaler of the user's own    | both                 |
 """
 
 from __future__ import annotations
@@ -183,6 +184,19 @@ async def test_a_fixed_number_that_somebody_edited_is_put_back() -> None:
     world = await running(fixed(3), at=5, scaler="kubectl")
     await world.settle()
     assert world.kube.replicas() == 3
+
+
+async def test_without_the_block_another_autoscaler_sets_the_number_and_nobody_takes_it_back() -> None:
+    world = await running({"spec.autoscaling": None})
+    for number in (5, 12, 4):
+        world.kube.edit("Deployment", "chat", {"spec": {"replicas": number}}, manager="kube-controller-manager")
+        await world.settle()
+        world.restart()
+        seen = numbers(world)
+        world.add({"spec.autoscaling": None, "spec.engine": {"maxNumSeqs": 100 + number}})  # another pod template
+        await world.settle()
+        assert set(seen) == {number}
+        assert world.kube.replicas() == number
 
 
 async def test_the_minimum_is_not_forced_on_an_autoscaler_that_has_spoken() -> None:
