@@ -13,6 +13,7 @@ from outrider.core.decision import Change
 from outrider.core.schedule import parse_text
 from outrider.errors import KubeError
 from outrider.manifests.event import event
+from outrider.manifests.meta import OWN_LABELS
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import ENGINE_CONTAINER, Service
 
@@ -85,13 +86,23 @@ async def rolls(service: Service, before: Mapping[str, Any], after: Mapping[str,
     """Tell that a Deployment got another pod template, if it did, and what is other about it."""
     fields = template_changes(before["spec"]["template"], after["spec"]["template"])
     if fields:
-        message = f"the engines are replaced one at a time, for a change of {', '.join(fields)}"
+        message = f"the engines are replaced {_pace(after['spec'])}, for a change of {', '.join(fields)}"
         await announce(service, "EnginesRolling", message, neighbours)
+
+
+def _pace(deployment: Manifest) -> str:
+    """How a rollout goes, in the Deployment's own numbers; one that does not say is ours of old."""
+    strategy = deployment.get("strategy", {})
+    if strategy.get("type") == "Recreate":
+        return "all at once"
+    bounds = strategy.get("rollingUpdate", {})
+    at_a_time = max(1, bounds.get("maxSurge", 0) + bounds.get("maxUnavailable", 1))
+    return "one at a time" if at_a_time == 1 else f"up to {at_a_time} at a time"
 
 
 def template_changes(before: Manifest, after: Manifest) -> list[str]:
     """What differs between two pod templates, in a word each: flags and variables of the engine, fields of its
-    container and of the pod."""
+    container and of the pod, other containers, labels and annotations of a user's own."""
     old, new = before.get("spec", {}), after.get("spec", {})
     old_engine, new_engine = _engine(old), _engine(new)
     flags = (_flags(one.get("args", [])) for one in (old_engine, new_engine))
@@ -101,7 +112,20 @@ def template_changes(before: Manifest, after: Manifest) -> list[str]:
         *_differing(*variables),
         *(name for name in _differing(old_engine, new_engine) if name not in ("args", "env")),
         *(name for name in _differing(old, new) if name != "containers"),
+        *(f"container {name}" for name in _differing(_others(old), _others(new))),
+        *_differing(_metadata(before), _metadata(after)),
     ]
+
+
+def _others(spec: Manifest) -> Manifest:
+    return {one["name"]: one for one in spec.get("containers", []) if one["name"] != ENGINE_CONTAINER}
+
+
+def _metadata(template: Manifest) -> Manifest:
+    """Without our own labels: the one that names the revision always differs."""
+    metadata = template.get("metadata", {})
+    labels = {name: value for name, value in metadata.get("labels", {}).items() if name not in OWN_LABELS}
+    return {"labels": labels, "annotations": metadata.get("annotations") or {}}
 
 
 def _engine(spec: Manifest) -> Manifest:

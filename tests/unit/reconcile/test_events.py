@@ -115,10 +115,39 @@ def template(engine: Manifest, spec: Manifest | None = None) -> Manifest:
         ),
         pytest.param(template({"image": "vllm:2", "resources": {}}), ["image", "resources"], id="the container"),
         pytest.param(template({}, {"nodeSelector": {}}), ["nodeSelector"], id="the pod"),
+        pytest.param(
+            {"spec": {**TEMPLATE["spec"], "containers": TEMPLATE["spec"]["containers"][1:]}}, ["container mesh"],
+            id="a container beside the engine",
+        ),
+        pytest.param(
+            {**TEMPLATE, "metadata": {"labels": {"team": "a"}, "annotations": {"b": "c"}}}, ["annotations", "labels"],
+            id="what the user calls it",
+        ),
+        pytest.param(
+            {**TEMPLATE, "metadata": {"labels": {"serving.outrider.dev/revision": "r2"}}}, [], id="what we call it",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_other_about_a_template(after: Manifest, fields: list[str]) -> None:
     assert events.template_changes(TEMPLATE, after) == fields
+
+
+@pytest.mark.parametrize(
+    ("rollout", "pace"),
+    [
+        pytest.param(None, "one at a time", id="without spare GPUs"),
+        pytest.param({"maxSurge": 1, "maxUnavailable": 0}, "one at a time", id="with one"),
+        pytest.param({"maxSurge": 2}, "up to 3 at a time", id="with two"),
+        pytest.param({"strategy": "Recreate"}, "all at once", id="as asked"),
+    ],
+)
+async def test_how_engines_are_replaced(world: World, rollout: Manifest | None, pace: str) -> None:
+    world.add({"spec.rollout": rollout}, generation=4)
+    await world.settle()
+    world.add({"spec.rollout": rollout, "spec.engine": {"maxNumSeqs": 128}}, generation=5)
+    await world.settle()
+    (event,) = world.kube.created("Event")
+    assert event["message"].startswith(f"the engines are replaced {pace}, for a change of --max-num-seqs")
 
 
 class TestNotReady:
