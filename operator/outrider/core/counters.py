@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from outrider.core.series import Series
@@ -48,6 +49,25 @@ def changes(samples: Samples) -> list[float]:
     The value itself is of no use here: it is a time of the engine's clock, and samples carry times of the store's.
     """
     return [after_s for (_, before), (after_s, after) in pairwise(samples) if after != before]
+
+
+def with_beginnings(family: Sequence[Series]) -> Sequence[Series]:
+    """One engine's series of a counter with labels; those that appeared between two scrapes begin at zero before.
+
+    A client shows a label's counter from its first count on: without its zero the steps of a K that runs for the first
+    time are lost up to the next scrape. It appeared if others of the family have a sample at the very moment of its
+    first one, hence from the same scrape, and one before. All of a family that begin together were cut off by the query
+    or came with the engine, and what they counted before is not known to belong here.
+    """
+    begins_s = {one.samples[0][0] for one in family}
+    if len(begins_s) < 2:
+        return family
+    before_s = {after: before for one in family for (before, _), (after, _) in pairwise(one.samples)}
+    return [_from_zero(one, before_s.get(one.samples[0][0])) for one in family]
+
+
+def _from_zero(one: Series, since_s: float | None) -> Series:
+    return one if since_s is None else replace(one, samples=((since_s, 0.0), *one.samples))
 
 
 def increase_once(tellers: Iterable[tuple[Samples, Sequence[float]]], since_s: float, until_s: float) -> float | None:

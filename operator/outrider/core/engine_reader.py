@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from outrider.core import engine_metrics as names
-from outrider.core.counters import Samples, changes, gauge, increase, increase_once
+from outrider.core.counters import Samples, changes, gauge, increase, increase_once, with_beginnings
 from outrider.core.series import Missing, Series
 
 EngineKey = tuple[str, str]
@@ -51,10 +51,10 @@ class EngineSeries:
         """Samples of some series, each with its restarts."""
         return [(one.samples, self.restarts.get(_instance(one), ())) for one in family]
 
-    def grouped(self, family: Iterable[Series], key: Callable[[Mapping[str, str]], Key | None]) -> dict[Key, Tellers]:
+    def grouped(self, family: Sequence[Series], key: Callable[[Mapping[str, str]], Key | None]) -> dict[Key, Tellers]:
         """The same by what ``key`` makes of their labels; series for which it makes nothing are left out."""
         groups: dict[Key, list[Series]] = defaultdict(list)
-        for one in family:
+        for one in with_beginnings(family):
             label = key(one.labels)
             if label is not None:
                 groups[label].append(one)

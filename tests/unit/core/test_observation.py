@@ -237,3 +237,27 @@ def test_histograms_of_all_engines_are_added_up() -> None:
     found = seen(counters({TOKENS: (0, 9)}) + counters({TOKENS: (0, 9)}, pod="chat-b") + rows)
     assert found.tpot == Histogram(8.0, pytest.approx(0.4), ((0.05, 6.0), (float("inf"), 8.0)))  # type: ignore[arg-type]
     assert found.tpot.mean == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("other", "first_ran", "steps"),
+    [
+        pytest.param([(0.0, 500.0), (5.0, 600.0), (10.0, 600.0)], [(10.0, 90.0)], 90.0, id="it appeared since"),
+        pytest.param([(5.0, 600.0), (10.0, 600.0)], [(5.0, 40.0), (10.0, 90.0)], 50.0, id="it begins with the others"),
+        pytest.param([(0.0, 500.0), (5.0, 600.0)], [(9.5, 90.0)], None, id="no other of its scrape"),
+        pytest.param([(10.0, 600.0)], [(10.0, 90.0)], None, id="nothing before"),
+    ],
+)
+def test_what_a_counter_tells_that_appears_with_its_first_count(
+    other: list[tuple[float, float]], first_ran: list[tuple[float, float]], steps: float | None
+) -> None:
+    """A K that runs for the first time is what a look is for: its steps must not wait for the scrape after."""
+    rows = [
+        series(f"outrider_engine_{name}_total", samples, batch="8", kind="decode", speculative_tokens=k)
+        for name in ("steps", "step_seconds", "step_requests")
+        for k, samples in (("3", other), ("5", first_ran))
+    ]
+    found = seen(counters({TOKENS: (0, 9)}) + rows)
+    assert [cell.steps for cell in found.cells if cell.num_speculative_tokens == 5] == (
+        [] if steps is None else [steps]
+    )
