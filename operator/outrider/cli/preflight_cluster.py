@@ -291,3 +291,8 @@ _OF_SUBJECT: tuple[tuple[str, str, str, str, Look], ...] = (
         _gpus,
     ),
 )
+
+
+def named() -> list[tuple[str, str, str, str]]:
+    """Name, reason, remedy and source of each check."""
+    return [one[:4] for one in (*_OF_BODY, *_OF_SUBJECT)]

@@ -55,7 +55,7 @@ FEATURES: dict[Feature, History] = {
         source=f"{_ARGUMENTS} of vLLM 0.6.3.post1, which has flags such as --speculative-model, and of 0.8.5.post1",
     ),
     Feature.SHUTDOWN_TIMEOUT: history(since("0.18.0"), source="vllm-project/vllm#34730"),
-    Feature.HISTOGRAM_BUCKETS: history(since("0.30.1"), source="release notes of vLLM 0.30.1"),
+    Feature.HISTOGRAM_BUCKETS: history(since("0.30.1"), source="vllm-project/vllm#48867, release notes of vLLM 0.30.1"),
     Feature.CAPTURE_SIZES: history(
         absent("0.6.3", "0.11.0"), there("0.13.0"), source=f"{_ARGUMENTS} of vLLM 0.11.0 and 0.13.0"
     ),
