@@ -196,6 +196,7 @@ async def test_without_the_block_another_autoscaler_sets_the_number_and_nobody_t
         world.add({"spec.autoscaling": None, "spec.engine": {"maxNumSeqs": 100 + number}})  # another pod template
         await world.settle()
         assert set(seen) == {number}
+        assert holders(world) == {OURS, "kube-controller-manager"}
         assert world.kube.replicas() == number
 
 
