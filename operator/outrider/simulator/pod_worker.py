@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 PROBE_S = 1.0  # longest time between two probes
 RETRY_CONFIG_S = 0.5  # between two looks for a missing Secret or ConfigMap
 REFRESH_S = 2.0  # between two looks at mounted documents
+PULL_BACK_OFF_S = 2.0  # between two looks for an image
 LONGEST_BACK_OFF_S = 16.0
 FORGIVEN_S = 60.0  # a container that ran for so long starts its back-off anew
 KILLED = 137  # exit status after SIGKILL
@@ -85,6 +86,7 @@ class PodWorker:
         self._files: dict[str, str] = {}
         self._mount_fault = ""
         self._crashes = 0
+        self._speed = 1.0
         self._state = ContainerState(restart_count=restarts_before(pod))
         self.update(pod)
 
@@ -104,7 +106,7 @@ class PodWorker:
             logger.info("%s: exit %d: %s", self._title, how.exit_code, how.message)
             await self._show(self._state.end(how))
             await self._back_off()
-            await self._show(replace(self._state, restart_count=self._state.restart_count + 1))
+            self._state = replace(self._state, restart_count=self._state.restart_count + 1)  # shown by its next state
         await self._around.kubelet.remove(self._pod)
 
     # One life of the container. None: the pod was deleted meanwhile.
@@ -127,7 +129,8 @@ class PodWorker:
             status, message = 1, f"the simulated engine failed: {type(fault).__name__}: {fault}"
         else:
             return None
-        return Exit(status, message, started_s, time.time(), container_id)
+        finished_s = time.time()
+        return Exit(status, message, finished_s - (finished_s - started_s) * self._speed, finished_s, container_id)
 
     async def _live_through(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Load, serve, drain; returns when the pod was deleted, raises `EngineExit` when the process ends by itself."""
@@ -145,6 +148,7 @@ class PodWorker:
 
     async def _load(self, arguments: Sequence[str], environment: Mapping[str, str]) -> EngineSettings | None:
         wishes, startup = self._pod.wishes, self._pod.probe("startup")
+        self._speed = wishes.speed
         if wishes.crash is not None:
             raise EngineExit(*wishes.crash)
         outcome: EngineSettings | EngineExit
@@ -155,10 +159,11 @@ class PodWorker:
                 raise
             outcome = error
         budget_s = math.inf if startup is None else startup.budget_s
-        if await self._deleted_within(min(wishes.load_s, budget_s)):
+        if await self._deleted_within(min(wishes.load_s, budget_s) / wishes.speed):
             return None
         if budget_s < wishes.load_s:
-            raise EngineExit(KILLED, "killed: the start-up probe's budget ran out before the engine served")
+            # The kubelet tells of the kill in an event alone; what the pod shows is the end of the log.
+            raise EngineExit(KILLED, f"Loading safetensors checkpoint shards: {100 * budget_s / wishes.load_s:.0f}%")
         if isinstance(outcome, EngineExit):
             raise outcome
         return outcome
@@ -204,6 +209,7 @@ class PodWorker:
     async def _configure(self) -> tuple[list[str], dict[str, str]] | None:
         """Environment and documents, as soon as everything that they refer to exists."""
         kubelet, shown = self._around.kubelet, ""
+        await self._pull()
         while not self._deleted.is_set():
             pod = self._pod
             objects = await kubelet.objects(pod.namespace, references(pod))
@@ -223,6 +229,17 @@ class PodWorker:
                 await self._show(self._state.wait(*waiting))
             await self._deleted_within(RETRY_CONFIG_S)
         return None
+
+    async def _pull(self) -> None:
+        """An image that is nowhere is asked for until the pod is deleted, with the kubelet's two words in turn."""
+        image, failed = self._pod.unreachable_image, True
+        while image and not self._deleted.is_set():
+            host = image.partition("/")[0]
+            error = f'failed to pull and unpack image "{image}": dial tcp: lookup {host}: no such host'
+            waiting = ("ErrImagePull", error) if failed else ("ImagePullBackOff", f'Back-off pulling image "{image}"')
+            await self._show(self._state.wait(*waiting))
+            await self._deleted_within(PULL_BACK_OFF_S)
+            failed = not failed
 
     async def _refresh(self, live: LiveEngine) -> None:
         """Mounted documents follow their objects; one that went away keeps its last content, as in a kubelet."""

@@ -13,6 +13,7 @@ from outrider.simulator.exits import refuse
 Manifest = Mapping[str, Any]
 
 ANNOTATION = "simulator.outrider.dev/"
+VARIABLE = "SIMULATOR_"
 LOAD_S = 2.0  # a start that tests can wait for; a real one takes a minute or more
 _EXIT = re.compile(r"exit (\d{1,3})(?:: *(.*))?", re.DOTALL)
 
@@ -37,7 +38,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a test asks of the simulator by annotation."""
+    """What a test asks of the simulator by annotation; or by a variable of the engine's environment, for pods whose
+    annotations it cannot choose: ``SIMULATOR_LOAD_SECONDS`` stands for ``simulator.outrider.dev/load-seconds``."""
 
     load_s: float = LOAD_S
     crash: tuple[int, str] | None = None
@@ -47,6 +49,9 @@ class Wishes:
     hang_after_s: float | None = None
     plugin: bool = True
     """``simulator.outrider.dev/plugin: "absent"`` makes a plain engine image of it."""
+    speed: float = 1.0
+    """How many times as fast as told the engine loads and its start-up probe's budget passes. What is written of an
+    ended container's life is as long as it would have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,12 @@ class EnginePod:
         return next((one for one in containers if one["name"] == "engine"), containers[0])
 
     @property
+    def unreachable_image(self) -> str:
+        """The engine's image, if its registry is under ``.invalid``, where no host can be; else empty."""
+        image = str(self.engine.get("image", ""))
+        return image if image.partition("/")[0].endswith(".invalid") else ""
+
+    @property
     def container_names(self) -> list[str]:
         """All containers, in order."""
         return [str(one["name"]) for one in self.manifest["spec"]["containers"]]
@@ -139,7 +150,7 @@ class EnginePod:
 
     @property
     def wishes(self) -> Wishes:
-        """The annotations of a test.
+        """The annotations and variables of a test.
 
         Raises:
             EngineExit: one of them cannot be read; the container tells it, since nobody else would.
@@ -152,9 +163,12 @@ class EnginePod:
             )
         if plugin not in (None, "absent"):
             raise refuse(f'annotation {ANNOTATION}plugin is {plugin!r}; it can only be "absent"')
-        load_s = self._seconds("load-seconds")
+        load_s, speed = self._seconds("load-seconds"), self._seconds("speed")
+        if speed == 0:
+            raise refuse(f"annotation {ANNOTATION}speed is 0; it must be above")
         return Wishes(
             load_s=LOAD_S if load_s is None else load_s,
+            speed=1.0 if speed is None else speed,
             crash=(int(match[1]), match[2] or "") if match else None,
             crash_after_s=self._seconds("crash-after-seconds"),
             hang_after_s=self._seconds("hang-after-seconds"),
@@ -162,8 +176,10 @@ class EnginePod:
         )
 
     def _annotation(self, name: str) -> str | None:
+        variable = VARIABLE + name.upper().replace("-", "_")
+        given = [one.get("value") for one in self.engine.get("env", []) if one["name"] == variable]
         text: str | None = (self.manifest["metadata"].get("annotations") or {}).get(ANNOTATION + name)
-        return text
+        return given[-1] if given and text is None else text
 
     def _seconds(self, name: str) -> float | None:
         text = self._annotation(name)

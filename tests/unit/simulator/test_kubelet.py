@@ -7,6 +7,7 @@ import base64
 import copy
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import aiohttp
@@ -163,6 +164,36 @@ async def test_a_start_up_budget_that_is_too_short_kills_the_container(api: Fake
     await api.create(one)
     await api.until(api.ends)
     assert api.ends()[0]["exitCode"] == 137
+
+
+async def test_time_that_runs_faster_is_written_as_it_would_have_been(api: FakeApi) -> None:
+    one = pod(load_seconds="600", speed="1000")
+    one["spec"]["containers"][0]["startupProbe"].update(periodSeconds=5, failureThreshold=60)
+    await api.create(one)
+    await api.until(api.ends)
+    ended = api.ends()[0]
+    began, finished = (datetime.fromisoformat(ended[name]) for name in ("startedAt", "finishedAt"))
+    assert (finished - began).total_seconds() >= 299
+    assert "50%" in ended["message"]
+
+
+async def test_what_fits_the_budget_is_not_killed_however_fast_time_runs(api: FakeApi) -> None:
+    one = pod(load_seconds="299", speed="1000")
+    one["spec"]["containers"][0]["startupProbe"].update(periodSeconds=5, failureThreshold=60)
+    await api.create(one)
+    await api.until(lambda: api.engine().get("ready"))
+    assert api.engine()["restartCount"] == 0
+
+
+async def test_an_image_of_no_registry_is_asked_for_again_and_again(api: FakeApi) -> None:
+    one = pod()
+    one["spec"]["containers"][0]["image"] = "registry.invalid/engine:1"
+    await api.create(one)
+    await api.until(lambda: api.waits().get("reason") == "ErrImagePull")
+    assert "lookup registry.invalid: no such host" in api.waits()["message"]
+    await api.until(lambda: api.waits().get("reason") == "ImagePullBackOff")
+    await api.mark_deleted("chat-1", grace_s=30)
+    await api.until(lambda: not api.pods)
 
 
 async def test_a_service_called_vllm_stops_an_engine_with_service_links(api: FakeApi) -> None:

@@ -199,6 +199,25 @@ def test_what_a_test_asks_for_by_annotation() -> None:
     assert pod().wishes == Wishes()
 
 
+def test_what_a_test_asks_for_by_a_variable_of_the_engine_and_an_annotation_comes_first() -> None:
+    env = [{"name": "SIMULATOR_LOAD_SECONDS", "value": "800"}, {"name": "SIMULATOR_SPEED", "value": "100"}]
+    assert pod({"env": env}).wishes == Wishes(800.0, speed=100.0)
+    one = pod({"env": env}, annotations={"simulator.outrider.dev/load-seconds": "2"})
+    assert one.wishes == Wishes(2.0, speed=100.0)
+
+
+@pytest.mark.parametrize(
+    ("image", "unreachable"),
+    [
+        ("registry.invalid/engine:1", "registry.invalid/engine:1"),
+        ("registry.example.com/invalid/engine:1", ""),
+        ("engine:invalid", ""),
+    ],
+)
+def test_images_of_hosts_that_cannot_be(image: str, unreachable: str) -> None:
+    assert pod({"image": image}).unreachable_image == unreachable
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -207,6 +226,7 @@ def test_what_a_test_asks_for_by_annotation() -> None:
         pytest.param("hang-after-seconds", "inf", "must be a number of seconds", id="never"),
         pytest.param("crash-after-seconds", "nan", "must be a number of seconds", id="no number"),
         pytest.param("crash", "boom", 'must be "exit STATUS"', id="a crash without a status"),
+        pytest.param("speed", "0", "must be above", id="time that stands still"),
         pytest.param("plugin", "gone", 'can only be "absent"', id="another word for absent"),
     ],
 )
