@@ -211,7 +211,7 @@ def test_an_engine_that_cannot_start_is_never_called_ready_and_its_own_words_are
 def test_a_missing_token_is_named_and_the_service_starts_when_it_appears(outrider: Cluster) -> None:
     model = {"id": "org/gated", "servedName": "chat", "tokenSecret": {"name": "hub", "key": "token"}}
     view = created(outrider, "gated", model=model)
-    outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "ConfigurationMissing"), 30)
+    outrider.wait_until("condition", lambda: view.condition("Ready") == ("False", "SecretNotFound"), 30)
     message = next(c["message"] for c in view.status()["conditions"] if c["type"] == "Ready")
     assert "hub" in message
     outrider.kubectl("create", "secret", "generic", "hub", "-n", "gated", "--from-literal=token=t")

@@ -19,6 +19,7 @@ MAX_MESSAGE_LENGTH = 1024  # a status is read by people; the full story is in ev
 # kstatus, Argo CD and `kubectl wait` look at these; they come first in the list, the others follow by name.
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SPECULATION_HEALTHY = "SpeculationHealthy"
+ROLLOUT_PROGRESSING, CAPACITY_LIMITED = "RolloutProgressing", "CapacityLimited"
 _FIRST = {READY: 0, RECONCILING: 1, STALLED: 2}
 
 

@@ -22,8 +22,9 @@ from outrider.errors import (
     StaleGeneration,
 )
 from outrider.reconcile import persistence
+from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.neighbours import Neighbours
-from outrider.reconcile.registry import EnginePod, Service
+from outrider.reconcile.registry import Service
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,10 @@ from outrider.core.schedule import parse_text
 from outrider.errors import KubeError
 from outrider.manifests.event import event
 from outrider.manifests.meta import OWN_LABELS
+from outrider.reconcile import rollout
+from outrider.reconcile.engine_pod import ENGINE_CONTAINER
 from outrider.reconcile.neighbours import Manifest, Neighbours
-from outrider.reconcile.registry import ENGINE_CONTAINER, Service
+from outrider.reconcile.registry import Service
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,11 @@ async def unhealthy_speculation(
         await _warn_once(service, before, now, now.message, neighbours)
 
 
+async def stuck(service: Service, before: Condition | None, now: Condition, neighbours: Neighbours) -> None:
+    """Warn when an update cannot go on, or the cluster has no place for one more engine."""
+    await _warn_once(service, before, now, now.message, neighbours)
+
+
 async def _warn_once(
     service: Service, before: Condition | None, now: Condition, message: str, neighbours: Neighbours
 ) -> None:
@@ -87,6 +94,7 @@ async def rolls(service: Service, before: Mapping[str, Any], after: Mapping[str,
     fields = template_changes(before["spec"]["template"], after["spec"]["template"])
     if fields:
         message = f"the engines are replaced {_pace(after['spec'])}, for a change of {', '.join(fields)}"
+        message += rollout.downtime(after)
         await announce(service, "EnginesRolling", message, neighbours)
 
 

@@ -45,7 +45,7 @@ SLOW_RETRY_S = 60.0
 
 class ObjectsPass:
     """Reconciles one service at a time; ``decide_soon`` asks for a control pass when a service has just become
-    known."""
+    known, or its first engine ready."""
 
     def __init__(self, registry: Registry, neighbours: Neighbours, decide_soon: Callable[[], None]) -> None:
         self._registry, self._neighbours, self._decide_soon = registry, neighbours, decide_soon
@@ -92,6 +92,8 @@ class ObjectsPass:
             now_s=now_s,
         )
         await status.write(one, found, self._neighbours)
+        if one.ready_pods and one.metrics is not None and one.metrics.reason == "NoReadyEngine":
+            self._decide_soon()  # the last control pass ran before this engine was ready
         if fault is not None:
             raise fault
 

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.api.resource import SpeculativeInferenceService
@@ -18,6 +18,7 @@ from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
+from outrider.reconcile.engine_pod import EnginePod
 
 Manifest = Mapping[str, Any]
 ServiceKey = tuple[str, str]
@@ -25,48 +26,6 @@ ServiceKey = tuple[str, str]
 
 SERVICE_LABEL = "serving.outrider.dev/service"
 TRACK_LABEL = "serving.outrider.dev/track"
-ENGINE_CONTAINER = "engine"
-"""Others in its pod, such as a mesh's, may come before it: the kubelet sorts by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnginePod:
-    """What a pass needs of an engine's pod."""
-
-    name: str
-    uid: str
-    address: str | None
-    ready: bool
-    terminating: bool
-    revision: str
-    waiting_reason: str
-    """Why its container does not run: ``CrashLoopBackOff``, ``CreateContainerConfigError``, …; empty if it does."""
-    message: str
-    """The last termination or waiting message, or why it cannot be scheduled."""
-    restarts: int
-
-    @classmethod
-    def of(cls, body: Manifest) -> EnginePod:
-        """Read a pod as the API server has it."""
-        meta, status = body["metadata"], body.get("status", {})
-        conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
-        statuses = {one["name"]: one for one in status.get("containerStatuses", [])}
-        container: Manifest = statuses.get(ENGINE_CONTAINER, {})
-        waiting = container.get("state", {}).get("waiting", {})
-        ended = container.get("lastState", {}).get("terminated", {}) or container.get("state", {}).get("terminated", {})
-        scheduled = conditions.get("PodScheduled", {})
-        unscheduled = scheduled.get("status") == "False"
-        return cls(
-            name=meta["name"],
-            uid=meta["uid"],
-            address=status.get("podIP"),
-            ready=conditions.get("Ready", {}).get("status") == "True",
-            terminating="deletionTimestamp" in meta,
-            revision=meta.get("labels", {}).get("serving.outrider.dev/revision", ""),
-            waiting_reason=scheduled.get("reason", "") if unscheduled else waiting.get("reason", ""),
-            message=scheduled.get("message", "") if unscheduled else ended.get("message") or waiting.get("message", ""),
-            restarts=container.get("restartCount", 0),
-        )
 
 
 @dataclass(slots=True)
@@ -219,12 +178,19 @@ class Registry:
         if event_type == "DELETED":
             service.drop_pod(name)
             return before is not None
-        pod = service.pods[name] = EnginePod.of(body)
+        pod = service.pods[name] = _with_past(EnginePod.of(body), before)
         if before is not None and before.restarts != pod.restarts:
             # An engine that started again begins with its initial schedule, and may be another one.
             service.acknowledged.pop(pod.uid, None)
             service.declined.pop(pod.uid, None)
         return pod != before
+
+
+def _with_past(pod: EnginePod, before: EnginePod | None) -> EnginePod:
+    """The pod, with what was seen of it before and its status no longer tells."""
+    if before is None or before.uid != pod.uid or pod.served_life is not None:
+        return pod
+    return replace(pod, served_life=before.served_life)
 
 
 def _keda_answered(scaled_object: Manifest) -> bool:

@@ -12,7 +12,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from outrider.api import API_VERSION, KIND
-from outrider.api.conditions import READY, SPECULATION_HEALTHY, Condition, condition, conditions_of, set_conditions
+from outrider.api.conditions import (
+    CAPACITY_LIMITED,
+    READY,
+    ROLLOUT_PROGRESSING,
+    SPECULATION_HEALTHY,
+    Condition,
+    condition,
+    conditions_of,
+    set_conditions,
+)
 from outrider.api.defaults import Resolved
 from outrider.api.status import (
     CapacityStatus,
@@ -25,7 +34,8 @@ from outrider.api.status import (
 )
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
-from outrider.reconcile import conditions, events
+from outrider.manifests import queries
+from outrider.reconcile import conditions, events, troubles
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -57,7 +67,7 @@ def build(
         observed_generation=generation,
         conditions=set_conditions(
             old,
-            [*_conditions(service, resolved, keda, fault, generation), *_doubts(warnings, generation)],
+            [*_conditions(service, resolved, keda, fault, generation, now_s), *_doubts(warnings, generation)],
             rfc3339(now_s),
         ),
         replicas=_replicas(service),
@@ -110,7 +120,12 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
     before = conditions_of({"status": service.status})
     await neighbours.kube.apply(manifest, subresource="status")
     service.status, service.status_written_s = document, now_s
-    for type_, warn in ((READY, events.not_ready), (SPECULATION_HEALTHY, events.unhealthy_speculation)):
+    for type_, warn in (
+        (READY, events.not_ready),
+        (SPECULATION_HEALTHY, events.unhealthy_speculation),
+        (ROLLOUT_PROGRESSING, events.stuck),
+        (CAPACITY_LIMITED, events.stuck),
+    ):
         now = _find(type_, status.conditions)
         if now is not None:
             await warn(service, _find(type_, before), now, neighbours)
@@ -121,17 +136,19 @@ def _find(type_: str, found: Sequence[Condition]) -> Condition | None:
 
 
 def _conditions(
-    service: Service, resolved: Resolved, keda: bool, fault: OperatorError | None, generation: int
+    service: Service, resolved: Resolved, keda: bool, fault: OperatorError | None, generation: int, now_s: float
 ) -> list[Condition]:
     name = service.key[1]
     pods = [pod for _, pod in sorted(service.pods.items())]
     ready_pods = service.ready_pods
     deployment = service.children.get(f"Deployment/{name}")
-    engine = conditions.engine_ready(pods, deployment, resolved, fault, generation)
+    spec = None if service.resource is None else service.resource.spec
+    matters = troubles.find(pods, deployment, spec, resolved, now_s)
+    engine = conditions.engine_ready(pods, deployment, resolved, matters, fault, generation)
     found = [
         conditions.ready(fault, engine, generation),
         engine,
-        conditions.metrics_available(service.metrics, service.left_out, service.outcome is not None, generation),
+        _metrics(service, generation, now_s),
         _autoscaling(service, resolved, keda, fault, generation),
     ]
     if service.state is not None and resolved.mode != "Off":
@@ -143,8 +160,24 @@ def _conditions(
         by_spec = service.resource is not None and service.resource.spec.paused
         scaled = service.children.get(f"ScaledObject/{name}")
         return [*found, conditions.paused(by_spec, scaled, deployment, generation)]
-    under_way = conditions.reconciling(deployment, len(ready_pods), fault, generation)
-    return found if under_way is None else [*found, under_way]
+    under_way = conditions.stalled(deployment, matters, resolved, generation) or conditions.reconciling(
+        deployment, pods, matters, fault, generation
+    )
+    optional = (
+        under_way,
+        conditions.rollout_progressing(deployment, pods, matters, generation),
+        conditions.capacity_limited(deployment, pods, matters, generation),
+    )
+    return [*found, *(one for one in optional if one is not None)]
+
+
+def _metrics(service: Service, generation: int, now_s: float) -> Condition:
+    ready_s = [pod.ready_since_s for pod in service.ready_pods]
+    ready_for_s = max((now_s - (now_s if since_s is None else since_s) for since_s in ready_s), default=None)
+    period_s = 0.0 if service.config is None else service.config.period_s
+    query = conditions.Query(queries.in_flight_requests(*service.key), conditions.NO_SERIES_PASSES * period_s)
+    known = service.outcome is not None
+    return conditions.metrics_available(service.metrics, service.left_out, known, ready_for_s, query, generation)
 
 
 def _frozen(service: Service) -> bool:

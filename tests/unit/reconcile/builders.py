@@ -48,17 +48,23 @@ def pod(
     restarts: int = 0,
     container: Mapping[str, Any] | None = None,
     conditions: Sequence[Mapping[str, Any]] = (),
+    revision: str = "r1",
+    startup_s: int = 1800,
+    grace_s: int = 90,
+    **status: Any,
 ) -> Manifest:
-    """An engine pod as the API server has it; ``container`` is the container's state."""
+    """An engine pod as the API server has it; ``container`` is the container's state, ``status`` more of the pod's."""
     meta: Manifest = {
         "name": name,
         "namespace": "ml",
         "uid": uid or ENGINE_UID + name,
-        "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": "r1"},
+        "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": revision},
     }
     if terminating:
         meta["deletionTimestamp"] = "2027-01-15T08:00:00Z"
-    status: Manifest = {
+    probe = {"periodSeconds": 5, "failureThreshold": startup_s // 5}
+    spec = {"containers": [{"name": "engine", "startupProbe": probe}], "terminationGracePeriodSeconds": grace_s}
+    status |= {
         "conditions": [{"type": "Ready", "status": "True" if ready else "False"}, *conditions],
         "containerStatuses": [
             {"name": "engine", "restartCount": restarts, **(container or {"state": {"running": {}}})}
@@ -66,7 +72,7 @@ def pod(
     }
     if address is not None:
         status["podIP"] = address
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
 
 
 def busy_series(

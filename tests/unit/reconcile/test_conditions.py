@@ -14,12 +14,15 @@ from outrider.core.survival import Counts
 from outrider.core.trend import BASELINE_S, SlowCounts
 from outrider.errors import NotReady, OperatorError
 from outrider.reconcile import conditions
-from outrider.reconcile.registry import EnginePod
+from outrider.reconcile.conditions import Query
+from outrider.reconcile.engine_pod import EnginePod
+from outrider.reconcile.troubles import Trouble
 from tests.unit.api.bodies import resource
 
 from .builders import forbidden, pod, unavailable
 from .fakes import Manifest
 
+QUERY = Query("sum(x)", 120.0)
 RESOLVED = resolve(resource().spec)
 SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engine serves", 3)
 WAITING = ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet")
@@ -42,11 +45,6 @@ def pods(*bodies: Manifest) -> list[EnginePod]:
     return [EnginePod.of(one) for one in bodies]
 
 
-def waiting(reason: str, message: str = "", name: str = "chat-a", restarts: int = 0) -> Manifest:
-    state = {"state": {"waiting": {"reason": reason, "message": message}}}
-    return pod(name, ready=False, restarts=restarts, container=state)
-
-
 @pytest.mark.parametrize(
     ("fault", "engine", "status", "reason"),
     [
@@ -67,12 +65,6 @@ def test_ready_uses_the_words_of_what_it_stands_on() -> None:
     assert conditions.ready(forbidden(), SERVES, 3).message == "cannot patch deployments"
 
 
-def unscheduled(message: str) -> Manifest:
-    """A pod that no node takes."""
-    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return pod(ready=False, conditions=[refusal], container={"state": {}})
-
-
 def scaled_object(**states: str) -> Manifest:
     """A ScaledObject whose conditions have these states; ``_message`` goes to Ready."""
     message = states.pop("_message", "")
@@ -85,126 +77,241 @@ def scaled_object(**states: str) -> Manifest:
     }
 
 
-def deployment(*, replicas: int, updated: int, desired: int = 3, seen: int = 2) -> Manifest:
+def deployment(
+    *,
+    replicas: int,
+    updated: int,
+    desired: int = 3,
+    seen: int = 2,
+    revision: str = "r1",
+    progressing: str = "NewReplicaSetAvailable",
+    made: int = 2,
+    unavailable: int = 0,
+) -> Manifest:
+    """A Deployment at its second generation; ``made`` counts its templates so far, ``progressing`` is why."""
     return {
-        "metadata": {"generation": 2},
-        "spec": {"replicas": desired},
-        "status": {"observedGeneration": seen, "replicas": replicas, "updatedReplicas": updated},
+        "metadata": {"generation": 2, "annotations": {"deployment.kubernetes.io/revision": str(made)}},
+        "spec": {
+            "replicas": desired,
+            "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": unavailable}},
+            "template": {"metadata": {"labels": {"serving.outrider.dev/revision": revision}}},
+        },
+        "status": {
+            "observedGeneration": seen,
+            "replicas": replicas,
+            "updatedReplicas": updated,
+            "conditions": [{"type": "Progressing", "status": "True", "reason": progressing}],
+        },
     }
 
 
+LOADING = pods(pod(ready=False))
+SERVING = pods(pod("chat-a"), pod("chat-b"), pod("chat-c"))
+CRASHES = Trouble("EngineCrashLoop", "pod chat-a: it crashes", "r1")
+NO_GPU = Trouble("NoFreeGPU", "pod chat-d: no GPU", "r1")
+DRAINS = Trouble("Replacing", "pod chat-b starts when pod chat-a has ended", "r1", passing=True)
+INTERRUPTS = (
+    "; an update interrupts the service, since it ends the only engine before another one is ready (spec.rollout)"
+)
+
+
 @pytest.mark.parametrize(
-    ("found", "pods_ready", "reason", "message"),
+    ("found", "seen", "matters", "reason", "message"),
     [
-        pytest.param(None, 0, "Creating", "the children are being made", id="nothing is there yet"),
+        pytest.param(None, [], [], "Creating", "the children are being made", id="nothing is there yet"),
         pytest.param(
-            {"metadata": {"generation": 1}, "spec": {}}, 0, "RollingOut", "0 of 1 engine run the new template",
+            {"metadata": {"generation": 1}, "spec": {}}, [], [], "Starting", "no engine is ready yet",
             id="the Deployment was just made",
         ),
         pytest.param(
-            deployment(replicas=3, updated=3, seen=1), 3, "RollingOut", "3 of 3 engines run the new template",
-            id="its controller has not looked at the change yet",
+            deployment(replicas=3, updated=3, seen=1, revision="r2"), SERVING, [], "RollingOut",
+            "3 of 3 engines run the new template", id="its controller has not looked at the new template yet",
         ),
         pytest.param(
-            deployment(replicas=3, updated=1), 3, "RollingOut", "1 of 3 engines runs the new template",
+            deployment(replicas=3, updated=1), SERVING, [], "RollingOut", "1 of 3 engines runs the new template",
             id="one of three is replaced",
         ),
         pytest.param(
-            deployment(replicas=1, updated=1, desired=1), 0, "Starting", "the first engine is starting",
+            deployment(replicas=3, updated=1), SERVING, [NO_GPU], "RollingOut", "1 of 3 engines runs the new template",
+            id="one of three cannot be replaced",
+        ),
+        pytest.param(
+            deployment(replicas=3, updated=3, progressing="ReplicaSetUpdated"), SERVING, [], "RollingOut",
+            "3 of 3 engines run the new template", id="the last one loads",
+        ),
+        pytest.param(
+            deployment(replicas=1, updated=1, desired=1, progressing="ReplicaSetUpdated", unavailable=1), LOADING,
+            [DRAINS], "RollingOut", f"1 of 1 engine runs the new template{INTERRUPTS}", id="the only one is replaced",
+        ),
+        pytest.param(
+            deployment(replicas=1, updated=1, desired=1), LOADING, [], "Starting", "no engine is ready yet",
             id="the first engine loads",
         ),
     ],
 )  # fmt: skip
-def test_reconciling(found: Manifest | None, pods_ready: int, reason: str, message: str) -> None:
-    assert said(conditions.reconciling(found, pods_ready, None, 3)) == ("True", reason, message)
+def test_reconciling(
+    found: Manifest | None, seen: list[EnginePod], matters: list[Trouble], reason: str, message: str
+) -> None:
+    assert said(conditions.reconciling(found, seen, matters, None, 3)) == ("True", reason, message)
 
 
 @pytest.mark.parametrize(
-    ("found", "pods_ready"),
+    ("found", "seen", "matters"),
     [
-        pytest.param(deployment(replicas=3, updated=3), 3, id="all are up to date"),
-        pytest.param(deployment(replicas=2, updated=2, desired=6), 2, id="the autoscaler has asked for more"),
-        pytest.param(deployment(replicas=6, updated=6, desired=6), 2, id="more engines load beside those that serve"),
-    ],
-)
-def test_daily_business_is_no_reconciliation(found: Manifest, pods_ready: int) -> None:
-    assert conditions.reconciling(found, pods_ready, None, 3) is None
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param([], ("False", "NoPods", "no engine pod exists yet"), id="no pod"),
+        pytest.param(deployment(replicas=3, updated=3), SERVING, [], id="all are up to date"),
         pytest.param(
-            pods(pod(), pod("chat-b", ready=False)), ("True", "EnginesServe", "1 of 3 engines serves"), id="one serves"
+            deployment(replicas=2, updated=2, desired=6), SERVING[:2], [], id="the autoscaler has asked for more"
         ),
         pytest.param(
-            pods(pod(), waiting("CrashLoopBackOff", name="chat-b")),
-            ("True", "EnginesServe", "1 of 3 engines serves"),
+            deployment(replicas=2, updated=2, desired=6, seen=1), SERVING[:2], [], id="and nobody has looked at it yet"
+        ),
+        pytest.param(
+            deployment(replicas=6, updated=6, desired=6), SERVING[:2], [], id="more load beside those that serve"
+        ),
+        pytest.param(
+            deployment(replicas=1, updated=1, desired=1), LOADING, [CRASHES], id="what is stuck is not on its way"
+        ),
+        pytest.param(
+            deployment(replicas=3, updated=3, progressing="ReplicaSetUpdated", made=1), SERVING, [],
+            id="the first template is no update",
+        ),
+    ],
+)  # fmt: skip
+def test_daily_business_is_no_reconciliation(found: Manifest, seen: list[EnginePod], matters: list[Trouble]) -> None:
+    assert conditions.reconciling(found, seen, matters, None, 3) is None
+
+
+LATE = deployment(replicas=3, updated=1, progressing="ProgressDeadlineExceeded")
+
+
+def test_what_has_made_no_progress_for_its_time_is_stalled_with_the_reason() -> None:
+    expected = ("True", "EngineCrashLoop", "no progress any more: pod chat-a: it crashes")
+    assert said(conditions.stalled(LATE, [DRAINS, CRASHES], RESOLVED, 3)) == expected
+    found = said(conditions.stalled(LATE, [], RESOLVED, 3))
+    assert found[:2] == ("True", "StartupTimeout")
+    assert "raise spec.startup.budgetSeconds" in found[2]
+
+
+@pytest.mark.parametrize("found", [None, deployment(replicas=3, updated=1)])
+def test_what_has_time_left_is_not_stalled(found: Manifest | None) -> None:
+    assert conditions.stalled(found, [CRASHES], RESOLVED, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "matters", "expected"),
+    [
+        pytest.param(
+            deployment(replicas=3, updated=1), [NO_GPU],
+            ("False", "NoFreeGPU", "the update is stuck (1 of 3 engines runs the new template): pod chat-d: no GPU"),
+            id="c12: no GPU for the next engine",
+        ),
+        pytest.param(
+            deployment(replicas=3, updated=1), [Trouble("QuotaExceeded", "quota")],
+            ("False", "QuotaExceeded", "the update is stuck (1 of 3 engines runs the new template): quota"),
+            id="no pod can be made",
+        ),
+        pytest.param(deployment(replicas=3, updated=1), [], None, id="it goes on"),
+        pytest.param(deployment(replicas=3, updated=1), [DRAINS], None, id="the old engine drains"),
+        pytest.param(
+            deployment(replicas=3, updated=1, revision="r2"), [CRASHES], None, id="an engine of the old template ends"
+        ),
+        pytest.param(deployment(replicas=3, updated=3), [NO_GPU], None, id="there is no update"),
+        pytest.param(None, [NO_GPU], None, id="there is nothing"),
+    ],
+)  # fmt: skip
+def test_rollout_progressing(
+    found: Manifest | None, matters: list[Trouble], expected: tuple[str, str, str] | None
+) -> None:
+    told = conditions.rollout_progressing(found, SERVING, matters, 3)
+    assert told is None if expected is None else said(told) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "matters", "expected"),
+    [
+        pytest.param(
+            deployment(replicas=7, updated=7, desired=7), SERVING, [NO_GPU],
+            ("True", "NoFreeGPU", "3 of 7 engines serve, and the cluster has no place for more: pod chat-d: no GPU"),
+            id="c28: no GPU for one more",
+        ),
+        pytest.param(deployment(replicas=7, updated=7, desired=7), SERVING, [], None, id="all have their place"),
+        pytest.param(
+            deployment(replicas=7, updated=7), SERVING, [replace(NO_GPU, passing=True)], None, id="it waits a moment"
+        ),
+        pytest.param(deployment(replicas=7, updated=7), SERVING, [CRASHES], None, id="a crash is no want of place"),
+        pytest.param(deployment(replicas=7, updated=1), SERVING, [NO_GPU], None, id="an update tells it itself"),
+        pytest.param(deployment(replicas=1, updated=1), LOADING, [NO_GPU], None, id="none serves: EngineReady tells"),
+    ],
+)  # fmt: skip
+def test_capacity_limited(
+    found: Manifest, seen: list[EnginePod], matters: list[Trouble], expected: tuple[str, str, str] | None
+) -> None:
+    told = conditions.capacity_limited(found, seen, matters, 3)
+    assert told is None if expected is None else said(told) == expected
+
+
+LOADS_STILL = ("False", "Starting", "engines are loading; each has 1800 s (spec.startup.budgetSeconds)")
+
+
+@pytest.mark.parametrize(
+    ("seen", "matters", "expected"),
+    [
+        pytest.param([], [], ("False", "NoPods", "no engine pod exists yet"), id="no pod"),
+        pytest.param(
+            [], [Trouble("QuotaExceeded", "quota")], ("False", "QuotaExceeded", "quota"), id="no pod can be made"
+        ),
+        pytest.param(
+            [*SERVING[:1], *LOADING], [], ("True", "EnginesServe", "1 of 3 engines serves"), id="one serves"
+        ),
+        pytest.param(
+            SERVING[:1], [CRASHES], ("True", "EnginesServe", "1 of 3 engines serves; pod chat-a: it crashes"),
             id="one serves beside one that crashes",
         ),
+        pytest.param(LOADING, [], LOADS_STILL, id="one loads"),
+        pytest.param(pods(pod(terminating=True)), [], LOADS_STILL, id="the only one is on its way out"),
+        pytest.param(LOADING, [CRASHES], ("False", CRASHES.reason, CRASHES.message), id="it crashes"),
         pytest.param(
-            pods(pod(ready=False)),
-            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
-            id="one loads",
+            LOADING, [DRAINS, CRASHES], ("False", CRASHES.reason, CRASHES.message),
+            id="what needs somebody comes before what passes",
         ),
-        pytest.param(
-            pods(pod(terminating=True)),
-            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
-            id="the only one is on its way out",
-        ),
-        pytest.param(
-            pods(waiting("ImagePullBackOff", "no such image")),
-            ("False", "ImageNotPulled", "pod chat-a: no such image"),
-            id="no image",
-        ),
-        pytest.param(
-            pods(waiting("CreateContainerConfigError", 'secret "hub" not found')),
-            ("False", "ConfigurationMissing", 'pod chat-a: secret "hub" not found'),
-            id="a Secret is missing",
-        ),
-        pytest.param(
-            pods(waiting("CrashLoopBackOff", "back-off 40s", restarts=4)),
-            ("False", "EngineCrashLoop", "pod chat-a after 4 restarts: back-off 40s"),
-            id="it crashes",
-        ),
-        pytest.param(
-            pods(waiting("CrashLoopBackOff")),
-            ("False", "EngineCrashLoop", "pod chat-a: CrashLoopBackOff"),
-            id="it crashes without a word",
-        ),
-        pytest.param(
-            pods(pod(ready=False), waiting("ErrImagePull", "timeout", name="chat-b")),
-            ("False", "ImageNotPulled", "pod chat-b: timeout"),
-            id="one loads, one is stuck: what is stuck needs somebody",
-        ),
-        pytest.param(
-            pods(waiting("ContainerCreating")),
-            ("False", "Starting", "engines are loading; each has 1800 s (startup.budgetSeconds)"),
-            id="a wait that is none",
-        ),
-        pytest.param(
-            pods(unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")),
-            ("False", "NoFreeGPU", "pod chat-a: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."),
-            id="no GPU is free",
-        ),
-        pytest.param(
-            pods(unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint(s).")),
-            ("False", "Unschedulable", "pod chat-a: 0/2 nodes are available: 2 node(s) had untolerated taint(s)."),
-            id="no node will have it",
-        ),
+        pytest.param(LOADING, [DRAINS], ("False", "Replacing", DRAINS.message), id="what passes is told all the same"),
+    ],
+)  # fmt: skip
+def test_engine_ready(seen: list[EnginePod], matters: list[Trouble], expected: tuple[str, str, str]) -> None:
+    found = deployment(replicas=3, updated=3)
+    assert said(conditions.engine_ready(seen, found, RESOLVED, matters, None, 3)) == expected
+
+
+def rolling(surge: int, unavailable: int) -> Manifest:
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+
+
+@pytest.mark.parametrize(
+    ("desired", "strategy", "ended"),
+    [
+        pytest.param(1, rolling(0, 1), "the only engine", id="no spare GPU"),
+        pytest.param(1, rolling(1, 1), "the only engine", id="a spare GPU that nobody waits for"),
+        pytest.param(1, rolling(1, 0), None, id="a spare GPU"),
+        pytest.param(2, rolling(0, 1), None, id="one of two stays"),
+        pytest.param(2, rolling(0, 2), "all engines", id="none of two stays"),
+        pytest.param(2, {"type": "Recreate"}, "all engines", id="Recreate"),
     ],
 )
-def test_engine_ready(found: list[EnginePod], expected: tuple[str, str, str]) -> None:
-    assert said(conditions.engine_ready(found, deployment(replicas=3, updated=3), RESOLVED, None, 3)) == expected
+def test_c12_status_says_that_an_update_interrupts_the_service(
+    desired: int, strategy: Manifest, ended: str | None
+) -> None:
+    live = deployment(replicas=desired, updated=desired, desired=desired)
+    live["spec"]["strategy"] = strategy
+    message = conditions.engine_ready(SERVING[:desired], live, RESOLVED, [], None, 3).message
+    assert ("an update interrupts the service" in message) == (ended is not None)
+    assert ended is None or f"it ends {ended} before another one is ready" in message
 
 
 def test_engines_that_outlive_their_budget_name_the_field_to_raise() -> None:
-    late = deployment(replicas=1, updated=1, desired=1)
-    late["status"]["conditions"] = [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]
-    found = conditions.engine_ready(pods(pod(ready=False)), late, RESOLVED, None, 3)
+    late = deployment(replicas=1, updated=1, desired=1, progressing="ProgressDeadlineExceeded")
+    found = conditions.engine_ready(pods(pod(ready=False)), late, RESOLVED, [], None, 3)
     assert (found.status, found.reason) == ("False", "StartupTimeout")
-    assert "startup.budgetSeconds" in found.message
+    assert "spec.startup.budgetSeconds" in found.message
 
 
 @pytest.mark.parametrize(
@@ -260,20 +367,59 @@ def test_a_pause_names_who_asked_for_it_what_goes_on_and_how_it_ends(
             id="they stopped",
         ),
         pytest.param(
-            Missing("NoSeries"),
+            Missing("MetricsStale"),
             True,
-            ("False", "NoSeries", "NoSeries; speculation and replicas are held as they are"),
-            id="there are none, and no sentence either",
+            ("False", "MetricsStale", "MetricsStale; speculation and replicas are held as they are"),
+            id="without a sentence",
         ),
     ],
 )
 def test_metrics_available(missing: Missing | None, known: bool, expected: tuple[str, str, str]) -> None:
-    assert said(conditions.metrics_available(missing, (), known, 3)) == expected
+    assert said(conditions.metrics_available(missing, (), known, 500.0, QUERY, 3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("missing", "ready_for_s", "expected"),
+    [
+        pytest.param(
+            Missing("NoSeries", "no series"), 119.0,
+            ("Unknown", "WaitingForMetrics", "an engine is ready, and Prometheus has 120 s to find it"),
+            id="it still has time",
+        ),
+        pytest.param(
+            Missing("NoSeries", "no series"), 120.0,
+            (
+                "False", "NoSeries",
+                "an engine is ready and the answer to sum(x) is empty: see whether Prometheus scrapes the pods and"
+                " keeps these labels (spec.monitoring; without its operator, the scrape configuration); speculation"
+                " and replicas are held as they are",
+            ),
+            id="its time is over",
+        ),
+        pytest.param(
+            Missing("NoReadyEngine", "no engine is ready"), None,
+            ("False", "NoReadyEngine", "no engine is ready; speculation and replicas are held as they are"),
+            id="no engine is ready",
+        ),
+        pytest.param(
+            Missing("NoReadyEngine", "no engine is ready"), 0.0,
+            (
+                "Unknown", "NotAskedYet",
+                "an engine has become ready; the next control pass asks for its metrics",
+            ),
+            id="one has become ready since",
+        ),
+    ],
+)  # fmt: skip
+def test_c16_an_empty_answer_is_told_with_the_query_once_it_should_not_be_empty(
+    missing: Missing, ready_for_s: float | None, expected: tuple[str, str, str]
+) -> None:
+    assert said(conditions.metrics_available(missing, (), True, ready_for_s, QUERY, 3)) == expected
 
 
 def test_metrics_available_tells_of_engines_that_decisions_go_without() -> None:
     left_out = [Missing("StaleGauges", "pod chat-b: gauges stand still"), Missing("MetricsStale", "pod chat-c: old")]
-    assert said(conditions.metrics_available(None, left_out, True, 3)) == (
+    assert said(conditions.metrics_available(None, left_out, True, 500.0, QUERY, 3)) == (
         "True",
         "Fresh",
         "engine metrics arrive; without 2 engines: pod chat-b: gauges stand still",
@@ -399,14 +545,14 @@ def test_a_fixed_number_of_replicas(replicas: int, kept: str) -> None:
 
 def test_what_a_fault_keeps_from_being_made_waits_for_the_same_remedy() -> None:
     fault = NotReady("NameTaken", "Service/chat belongs to someone else; delete it", 10.0)
-    engine = conditions.engine_ready([], None, RESOLVED, fault, 3)
+    engine = conditions.engine_ready([], None, RESOLVED, [], fault, 3)
     scaling = conditions.autoscaling_ready(True, None, False, fault, 3)
     assert said(engine) == ("False", "NameTaken", f"no engine can be made: {fault.message}")
     assert said(scaling) == ("Unknown", "NameTaken", f"no ScaledObject can be made: {fault.message}")
-    assert conditions.reconciling(None, 0, fault, 3) is None
+    assert conditions.reconciling(None, [], [], fault, 3) is None
 
 
 def test_what_is_there_already_is_told_as_it_is_whatever_the_fault() -> None:
     fault, live = NotReady("NameTaken", "taken", 10.0), deployment(replicas=3, updated=3)
-    assert conditions.engine_ready(pods(pod()), live, RESOLVED, fault, 3).reason == "EnginesServe"
+    assert conditions.engine_ready(pods(pod()), live, RESOLVED, [], fault, 3).reason == "EnginesServe"
     assert conditions.autoscaling_ready(True, scaled_object(Ready="True"), True, fault, 3).reason == "Scaling"

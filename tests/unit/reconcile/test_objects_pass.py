@@ -158,7 +158,17 @@ class TestRolling:
         assert (event["type"], event["reason"]) == ("Normal", "EnginesRolling")
         assert event["message"].startswith("the engines are replaced one at a time, for a change of ")
         assert "--max-num-seqs" in event["message"]
-        assert event["message"].endswith(", resources")
+        assert ", resources; an update interrupts the service" in event["message"]
+
+    async def test_of_several_engines_none_is_missed_long(self, world: World) -> None:
+        world.add({"spec.autoscaling": {"mode": "Off", "minReplicas": 2}})
+        await world.settle()
+        world.add(
+            {"spec.autoscaling": {"mode": "Off", "minReplicas": 2}, "spec.engine": {"maxNumSeqs": 128}}, generation=4
+        )
+        await world.settle()
+        (event,) = world.kube.created("Event")
+        assert "interrupts" not in event["message"]
 
     async def test_a_change_that_replaces_none_is_not(self, world: World) -> None:
         await world.settle()

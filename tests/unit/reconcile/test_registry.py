@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.reconcile.registry import EnginePod, Registry, Service, digest, shape
+from outrider.reconcile.registry import Registry, Service, digest, shape
 
 from .builders import KEY, body, pod
 from .fakes import Manifest
@@ -162,69 +162,6 @@ class TestPods:
         for name in ("chat-c", "chat-a", "chat-b"):
             registry.child_event("ADDED", pod(name))
         assert [found.name for found in known(registry).ready_pods] == ["chat-a", "chat-b", "chat-c"]
-
-    @pytest.mark.parametrize(
-        ("one", "reason", "message"),
-        [
-            pytest.param(pod(), "", "", id="it runs"),
-            pytest.param(
-                pod(
-                    ready=False,
-                    container={"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
-                ),
-                "ImagePullBackOff",
-                "no such image",
-                id="its image cannot be pulled",
-            ),
-            pytest.param(
-                pod(
-                    ready=False,
-                    restarts=4,
-                    container={
-                        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
-                        "lastState": {"terminated": {"exitCode": 1, "message": "CUDA out of memory"}},
-                    },
-                ),
-                "CrashLoopBackOff",
-                "CUDA out of memory",
-                id="it crashes: its last words say more than the back-off",
-            ),
-            pytest.param(
-                pod(
-                    ready=False,
-                    address=None,
-                    container={"state": {"waiting": {"reason": "ContainerCreating"}}},
-                    conditions=[
-                        {
-                            "type": "PodScheduled",
-                            "status": "False",
-                            "reason": "Unschedulable",
-                            "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
-                        }
-                    ],
-                ),
-                "Unschedulable",
-                "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
-                id="no node has room",
-            ),
-        ],
-    )
-    def test_why_a_pod_waits(self, one: Manifest, reason: str, message: str) -> None:
-        found = EnginePod.of(one)
-        assert (found.waiting_reason, found.message) == (reason, message)
-
-    def test_the_engine_container_counts_and_not_a_sidecar_before_it(self) -> None:
-        """The kubelet sorts containers by name, and a mesh or an agent may come first."""
-        one = pod(ready=False, restarts=2, container={"state": {"waiting": {"reason": "CrashLoopBackOff"}}})
-        one["status"]["containerStatuses"].insert(0, {"name": "agent", "restartCount": 0, "state": {"running": {}}})
-        found = EnginePod.of(one)
-        assert (found.waiting_reason, found.restarts) == ("CrashLoopBackOff", 2)
-
-    def test_a_pod_without_any_status_yet(self) -> None:
-        one = pod()
-        del one["status"]
-        found = EnginePod.of(one)
-        assert (found.address, found.ready, found.waiting_reason, found.restarts) == (None, False, "", 0)
 
     def test_a_heartbeat_is_no_news_and_readiness_is(self, registry: Registry) -> None:
         assert registry.child_event("ADDED", pod(ready=False)) == (KEY, True)
