@@ -1,0 +1,326 @@
+"""What status says when something is the matter: on a real control plane, with the simulator as kubelet.
+
+Each case is mended in the end, and the condition has to clear by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.kstatus import verdict
+from tests.testbed.load import Load
+from tests.testbed.service import ServiceView
+from tests.testbed.test_operator import example
+
+FEW, ONE_PAIR, TOO_FEW = "example.com/few", "example.com/one-pair", "example.com/too-few"
+"""GPU resources that one node alone has, so that no other test of the module runs short of its GPUs."""
+TOKEN = "hf_" + "aBcDeFgHiJkLmNoPqR"
+GATED = (
+    "exit 1: Traceback (most recent call last):\n"
+    "  File \"/usr/lib/python3/site-packages/huggingface_hub/utils/_http.py\", line 402\n"
+    "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url"
+    f" https://huggingface.co/org/target/resolve/main/config.json?token={TOKEN}\n"
+    "OSError: You are trying to access a gated repo."
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """A cluster with Outrider on it."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=3)
+    operator.install(cluster)
+    operator.start(cluster)
+    yield cluster
+    operator.stop(cluster)
+
+
+def created(cluster: Cluster, namespace: str, **changes: Any) -> ServiceView:
+    """Apply the example in a namespace of its own."""
+    if not cluster.kubectl("get", "namespace", namespace, "--ignore-not-found").stdout:
+        cluster.kubectl("create", "namespace", namespace)
+    view = ServiceView(cluster, namespace, "chat")
+    view.apply(example(namespace, **changes))
+    return view
+
+
+def simulated(**wishes: str) -> dict[str, Any]:
+    """An engine of whose pods the simulator is asked something."""
+    return {"env": [{"name": f"SIMULATOR_{name.upper()}", "value": value} for name, value in wishes.items()]}
+
+
+def told(view: ServiceView, type_: str) -> str:
+    """The message of a condition; empty if it is not there."""
+    return next((one["message"] for one in view.status().get("conditions", []) if one["type"] == type_), "")
+
+
+def becomes(view: ServiceView, type_: str, status: str, reason: str, timeout_s: float = 40) -> str:
+    """Wait for a condition, and return its message."""
+    wanted = (status, reason)
+    view.cluster.wait_until(f"{type_} {status} {reason}", lambda: view.condition(type_) == wanted, timeout_s)
+    return told(view, type_)
+
+
+def becomes_ready(view: ServiceView, timeout_s: float = 40) -> None:
+    """Wait until it serves, and see that nobody would call it otherwise."""
+    view.cluster.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", timeout_s)
+    view.cluster.wait_until("current", lambda: verdict(view.resource()) == "Current", 20)
+    assert view.ready_addresses()
+
+
+def restarts(view: ServiceView) -> list[int]:
+    return [pod["status"]["containerStatuses"][0]["restartCount"] for pod in view.pods()]
+
+
+class TestEnginesThatEnd:
+    def test_c15_a_gated_repository_is_told_in_the_engines_own_words_without_its_token(self, outrider: Cluster) -> None:
+        view = created(outrider, "c15-gated", engine=simulated(crash=GATED))
+        message = becomes(view, "EngineReady", "False", "EngineCrashLoop")
+        outrider.wait_until("count of restarts", lambda: "after 2 restarts" in told(view, "EngineReady"), 40)
+        assert "exit status 1" in message
+        assert "set spec.model.tokenSecret" in message
+        assert "You are trying to access a gated repo." in message
+        assert view.condition("Ready") == ("False", "EngineCrashLoop")
+        assert verdict(view.resource()) == "InProgress"
+        everything = (
+            json.dumps(view.status()) + outrider.kubectl("get", "events", "-n", "c15-gated", "-o", "json").stdout
+        )
+        assert TOKEN not in everything
+        assert TOKEN not in operator.log(outrider)
+        view.apply(example("c15-gated"))
+        becomes_ready(view)
+
+    def test_c06_of_a_version_that_nobody_knows_the_last_line_of_the_log_is_passed_on(self, outrider: Cluster) -> None:
+        engine = {"image": "example.test/engine:latest", **simulated(crash="exit 1: ValueError: unknown method eagle3")}
+        view = created(outrider, "c06-unknown", engine=engine)
+        assert "ValueError: unknown method eagle3" in becomes(view, "EngineReady", "False", "EngineCrashLoop")
+
+    def test_c11_an_engine_that_loads_for_800_s_is_left_in_peace_and_one_of_5_s_is_not_kept_waiting(
+        self, outrider: Cluster
+    ) -> None:
+        slow = created(outrider, "c11-slow", engine=simulated(load_seconds="800", speed="100"))
+        began_s = time.monotonic()
+        fast = created(outrider, "c11-fast", engine=simulated(load_seconds="5"))
+        becomes_ready(fast, 20)
+        assert time.monotonic() - began_s < 20
+        becomes_ready(slow)
+        assert restarts(slow) == restarts(fast) == [0]
+
+    def test_c11_an_engine_that_outlives_its_budget_names_the_field_to_raise(self, outrider: Cluster) -> None:
+        engine = simulated(load_seconds="800", speed="20")
+        view = created(outrider, "c11-late", engine=engine, startup={"budgetSeconds": 60})
+        message = becomes(view, "EngineReady", "False", "StartupTimeout")
+        assert "not healthy within 60 s; raise spec.startup.budgetSeconds" in message
+        outrider.wait_until("second restart", lambda: restarts(view) > [1], 20)
+        assert view.condition("EngineReady") == ("False", "StartupTimeout")
+        view.apply(example("c11-late", engine=simulated(load_seconds="800", speed="100")))
+        becomes_ready(view)
+
+
+class TestWhatIsMissing:
+    def test_c15_a_missing_secret_is_named_with_key_and_field_and_clears_by_itself(self, outrider: Cluster) -> None:
+        model = {"id": "org/gated", "servedName": "chat", "tokenSecret": {"name": "hub", "key": "token"}}
+        view = created(outrider, "c15-secret", model=model)
+        message = becomes(view, "EngineReady", "False", "SecretNotFound")
+        assert 'Secret "hub" (spec.model.tokenSecret) is not there: create it with key "token"' in message
+        assert view.condition("Ready") == ("False", "SecretNotFound")
+        outrider.kubectl("create", "secret", "generic", "hub", "-n", "c15-secret", "--from-literal=token=t")
+        becomes_ready(view)
+
+    def test_c15_a_missing_key_is_named_with_secret_and_field_and_clears_by_itself(self, outrider: Cluster) -> None:
+        outrider.kubectl("create", "namespace", "c15-key")
+        outrider.kubectl("create", "secret", "generic", "licence", "-n", "c15-key", "--from-literal=other=t")
+        variables = [{"name": "LICENCE", "secret": {"name": "licence", "key": "text"}}]
+        view = created(outrider, "c15-key", engine={"env": variables})
+        message = becomes(view, "EngineReady", "False", "SecretNotFound")
+        assert 'Secret "licence" has no key "text" (spec.engine.env[0].secret)' in message
+        outrider.kubectl("patch", "secret", "licence", "-n", "c15-key", "-p", '{"stringData": {"text": "t"}}')
+        becomes_ready(view)
+
+    def test_c15_secrets_of_users_are_never_read(self, outrider: Cluster) -> None:
+        account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
+        lines = map(json.loads, (outrider.logs / "audit.log").read_text().splitlines())
+        read = {
+            line["objectRef"].get("name", "")
+            for line in lines
+            if line["user"]["username"] == account and line.get("objectRef", {}).get("resource") == "secrets"
+        }
+        assert read == {"chat-admin"}
+
+    def test_an_image_that_cannot_be_pulled(self, outrider: Cluster) -> None:
+        view = created(outrider, "no-image", engine={"image": "registry.invalid/engine:1"})
+        message = becomes(view, "EngineReady", "False", "ImageNotPulled")
+        assert "registry.invalid/engine:1" in message
+        assert "spec.engine.image" in message
+        view.apply(example("no-image"))
+        becomes_ready(view)
+
+    def test_a_quota_that_has_no_room(self, outrider: Cluster) -> None:
+        outrider.kubectl("create", "namespace", "quota")
+        outrider.kubectl("create", "quota", "none", "-n", "quota", "--hard=pods=0")
+        view = created(outrider, "quota")
+        message = becomes(view, "EngineReady", "False", "QuotaExceeded")
+        assert "exceeded quota: none" in message
+        assert view.condition("Ready") == ("False", "QuotaExceeded")
+        outrider.kubectl("delete", "quota", "none", "-n", "quota")
+        becomes_ready(view, 60)
+
+    def test_a_pod_security_level_that_refuses_the_pod_is_none_of_ours(self, outrider: Cluster) -> None:
+        """Engines run in a namespace of the strictest level."""
+        outrider.kubectl("create", "namespace", "strict")
+        outrider.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+        becomes_ready(created(outrider, "strict"))
+
+    def test_a_node_selector_that_no_node_meets_is_told_in_the_schedulers_words(self, outrider: Cluster) -> None:
+        view = created(outrider, "nowhere", placement={"nodeSelector": {"disk": "fast"}})
+        message = becomes(view, "EngineReady", "False", "Unschedulable")
+        assert "node affinity/selector" in message
+        assert "spec.placement.nodeSelector" in message
+        view.apply(example("nowhere"))
+        becomes_ready(view)
+
+
+@pytest.fixture(scope="module")
+def scarce(outrider: Cluster) -> Cluster:
+    """A node with four GPUs of a kind that no other has, and two each of two more kinds."""
+    amounts = {FEW: "4", ONE_PAIR: "2", TOO_FEW: "2"}
+    status = {"status": {"capacity": amounts, "allocatable": amounts}}
+    outrider.kubectl("patch", "node", "gpu-0", "--subresource=status", "-p", json.dumps(status))
+    created(outrider, "c28", **using(TOO_FEW, 2))  # here, so that tests wait for its patience to end only once
+    return outrider
+
+
+def using(resource: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
+    """A fixed number of replicas of two GPUs that stop at once."""
+    return {
+        "resources": {"gpus": 2, "gpuResource": resource},
+        "drain": {"preStopSeconds": 0, "shutdownTimeoutSeconds": 0},
+        "autoscaling": {"mode": "Off", "minReplicas": replicas},
+        **more,
+    }
+
+
+def squatter(namespace: str) -> list[Mapping[str, Any]]:
+    """A pod of somebody else that takes two GPUs as soon as they are free, before any other."""
+    meta = {"name": "squatter"}
+    container = {
+        "name": "train",
+        "image": "example.test/train:1",
+        "resources": {"limits": {FEW: "2"}},
+    }
+    return [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": 1000,
+         "preemptionPolicy": "Never"},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "namespace": namespace},
+         "spec": {"containers": [container], "priorityClassName": "squatter", "terminationGracePeriodSeconds": 0}},
+    ]  # fmt: skip
+
+
+class TestNoFreeGPU:
+    def test_c12_an_update_without_a_spare_gpu_goes_through_and_says_that_it_interrupts_the_service(
+        self, scarce: Cluster
+    ) -> None:
+        view = created(scarce, "c12-one", **using(ONE_PAIR))
+        becomes_ready(view)
+        assert "an update interrupts the service" in told(view, "EngineReady")
+        before = {pod["metadata"]["uid"] for pod in view.pods()}
+        view.apply(example("c12-one", **using(ONE_PAIR, engine={"maxNumSeqs": 128})))
+        scarce.wait_until("another pod", lambda: {pod["metadata"]["uid"] for pod in view.pods()}.isdisjoint(before), 40)
+        becomes_ready(view)
+        events = scarce.kubectl("get", "events", "-n", "c12-one", "--field-selector=reason=EnginesRolling").stdout
+        assert "interrupts the service" in events
+        assert view.condition("RolloutProgressing") == ("", "")
+
+    def test_c12_a_rollout_that_waits_for_a_gpu_says_so_while_the_old_engine_serves(self, scarce: Cluster) -> None:
+        view = created(scarce, "c12-two", **using(FEW, 2))
+        scarce.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 40)
+        scarce.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(squatter("c12-two")))
+        view.apply(example("c12-two", **using(FEW, 2, engine={"maxNumSeqs": 128})))
+        message = becomes(view, "RolloutProgressing", "False", "NoFreeGPU", 150)
+        assert f"Insufficient {FEW}" in message
+        assert "spec.resources.gpus (2 a replica)" in message
+        assert view.condition("Ready")[0] == "True"
+        assert verdict(view.resource()) == "InProgress"
+        assert "NoFreeGPU" in scarce.kubectl("get", "events", "-n", "c12-two", "--field-selector=type=Warning").stdout
+        scarce.kubectl("delete", "pod", "squatter", "-n", "c12-two", "--now")
+        scarce.wait_until("end of the rollout", lambda: view.condition("Reconciling") == ("", ""), 60)
+        assert view.condition("RolloutProgressing") == ("", "")
+        becomes_ready(view)
+
+    def test_c28_a_replica_that_finds_no_gpu_is_told_and_the_others_serve_on(self, scarce: Cluster) -> None:
+        view = ServiceView(scarce, "c28", "chat")
+        message = becomes(view, "CapacityLimited", "True", "NoFreeGPU", 150)
+        assert "1 of 2 engines serves" in message
+        assert f"Insufficient {TOO_FEW}" in message
+        assert view.condition("Ready")[0] == "True"
+        assert verdict(view.resource()) == "Current"
+        view.apply(example("c28", **using(TOO_FEW, 1)))
+        scarce.wait_until("end of the condition", lambda: view.condition("CapacityLimited") == ("", ""), 40)
+        assert view.condition("Ready")[0] == "True"
+
+
+def test_c16_metrics_without_our_labels_are_told_with_the_query_and_nothing_is_decided(outrider: Cluster) -> None:
+    path = outrider.run_dir / "data" / "prometheus.yaml"
+    before = path.read_text()
+    config = yaml.safe_load(before)
+    label = {
+        "source_labels": ["namespace"],
+        "regex": "c16",
+        "target_label": "serving_outrider_dev_service",
+        "replacement": "another",
+    }
+    config["scrape_configs"][0]["relabel_configs"].append(label)
+    outrider.stop_process("prometheus")
+    path.write_text(yaml.safe_dump(config))
+    outrider.restart_process("prometheus")
+    try:
+        view = created(outrider, "c16")
+        becomes_ready(view)
+        generation = view.status()["tuning"]["generation"]
+        with Load(outrider, "c16", "chat", concurrency=32, acceptance=0.2):
+            message = becomes(view, "MetricsAvailable", "False", "NoSeries", 60)
+            time.sleep(6.0)
+        assert 'namespace="c16",serving_outrider_dev_service="chat"' in message
+        assert "vllm:num_requests_running" in message
+        assert view.status()["tuning"]["generation"] == generation
+        assert view.condition("Ready")[0] == "True"
+    finally:
+        outrider.stop_process("prometheus")
+        path.write_text(before)
+        outrider.restart_process("prometheus")
+    becomes(view, "MetricsAvailable", "True", "Fresh", 60)
+
+
+class TestGenericTools:
+    def test_a_resource_that_nobody_has_looked_at_yet_is_not_called_current(self, outrider: Cluster) -> None:
+        outrider.kubectl("create", "namespace", "new")
+        done = outrider.kubectl("create", "-f", "-", "-o", "json", input=yaml.safe_dump(example("new")))
+        assert verdict(json.loads(done.stdout)) == "InProgress"
+
+    def test_what_cannot_work_as_it_stands_has_failed_until_it_is_changed(self, outrider: Cluster) -> None:
+        view = created(outrider, "refused", engine={"extraArgs": ["--max-num-seq=8"]})
+        outrider.wait_until("refusal", lambda: verdict(view.resource()) == "Failed", 20)
+        assert view.condition("Stalled")[0] == "True"
+        assert view.condition("Ready")[0] == "False"
+        view.apply(example("refused"))
+        becomes_ready(view)
+        assert view.condition("Stalled") == ("", "")
+
+    def test_what_is_being_deleted_is_terminating(self, outrider: Cluster) -> None:
+        view = created(outrider, "leaving")
+        becomes_ready(view)
+        hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+        outrider.kubectl("patch", "sis", "chat", "-n", "leaving", "--type=merge", "-p", json.dumps(hold))
+        outrider.kubectl("delete", "sis", "chat", "-n", "leaving", "--wait=false")
+        assert verdict(view.resource()) == "Terminating"
+        hold["metadata"]["finalizers"] = []
+        outrider.kubectl("patch", "sis", "chat", "-n", "leaving", "--type=merge", "-p", json.dumps(hold))
+        outrider.wait_until("end", lambda: not view.resource(), 20)
