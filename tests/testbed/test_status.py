@@ -125,6 +125,43 @@ class TestEnginesThatEnd:
         becomes_ready(view)
 
 
+def claim(name: str) -> Mapping[str, Any]:
+    """A claim for one pod alone that nobody makes a volume for."""
+    spec = {"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": ""}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def volume(namespace: str, claim: str) -> Mapping[str, Any]:
+    """A volume for a claim."""
+    spec = {
+        "accessModes": ["ReadWriteOncePod"],
+        "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/srv"},
+        "claimRef": {"namespace": namespace, "name": claim},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": spec}
+
+
+def denial(namespace: str) -> list[Mapping[str, Any]]:
+    """A policy that lets no pod into a namespace."""
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    policy = {
+        "matchConstraints": {"resourceRules": [pods]},
+        "validations": [{"expression": "false", "message": "engines need a cost centre"}],
+    }
+    binding = {
+        "policyName": namespace,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    }
+    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
+    return [
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": namespace}, "spec": spec}
+        for kind, spec in kinds.items()
+    ]
+
+
 class TestWhatIsMissing:
     def test_c15_a_missing_secret_is_named_with_key_and_field_and_clears_by_itself(self, outrider: Cluster) -> None:
         model = {"id": "org/gated", "servedName": "chat", "tokenSecret": {"name": "hub", "key": "token"}}
@@ -173,11 +210,27 @@ class TestWhatIsMissing:
         outrider.kubectl("delete", "quota", "none", "-n", "quota")
         becomes_ready(view, 60)
 
-    def test_a_pod_security_level_that_refuses_the_pod_is_none_of_ours(self, outrider: Cluster) -> None:
-        """Engines run in a namespace of the strictest level."""
+    def test_pods_that_a_policy_of_the_cluster_denies(self, outrider: Cluster) -> None:
+        """What the operator makes is fine in a namespace of the strictest Pod Security level; other policies differ."""
         outrider.kubectl("create", "namespace", "strict")
         outrider.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
-        becomes_ready(created(outrider, "strict"))
+        outrider.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(denial("strict")))
+        view = created(outrider, "strict")
+        assert "engines need a cost centre" in becomes(view, "EngineReady", "False", "PodsRefused")
+        outrider.kubectl("delete", "-f", "-", input=yaml.safe_dump_all(denial("strict")))
+        becomes_ready(view, 60)
+
+    def test_a_claim_that_is_not_there_and_then_has_no_volume(self, outrider: Cluster) -> None:
+        storage = {"modelCache": {"claimName": "weights"}}
+        view = created(outrider, "claims", storage=storage, autoscaling={"mode": "Off", "minReplicas": 2})
+        message = becomes(view, "EngineReady", "False", "VolumeClaimNotFound")
+        assert 'PersistentVolumeClaim "weights" (spec.storage.modelCache.claimName) is not there' in message
+        outrider.kubectl("apply", "-n", "claims", "-f", "-", input=yaml.safe_dump(claim("weights")))
+        assert "storage class" in becomes(view, "EngineReady", "False", "VolumeClaimNotBound")
+        outrider.kubectl("apply", "-f", "-", input=yaml.safe_dump(volume("claims", "weights")))
+        becomes_ready(view, 60)
+        message = becomes(view, "CapacityLimited", "True", "CacheNotShareable", 60)
+        assert "share a claim only with access mode ReadWriteMany or ReadOnlyMany" in message
 
     def test_a_node_selector_that_no_node_meets_is_told_in_the_schedulers_words(self, outrider: Cluster) -> None:
         view = created(outrider, "nowhere", placement={"nodeSelector": {"disk": "fast"}})
@@ -265,6 +318,13 @@ class TestNoFreeGPU:
         view.apply(example("c28", **using(TOO_FEW, 1)))
         scarce.wait_until("end of the condition", lambda: view.condition("CapacityLimited") == ("", ""), 40)
         assert view.condition("Ready")[0] == "True"
+
+
+def test_c16_an_argument_that_would_rename_the_model_in_its_metrics_is_refused(outrider: Cluster) -> None:
+    engine = {"extraArgs": ["--served-model-name", "t32"]}
+    done = outrider.kubectl("apply", "-f", "-", input=yaml.safe_dump(example("default", engine=engine)), check=False)
+    assert done.returncode != 0
+    assert "extraArgs" in done.stderr
 
 
 def test_c16_metrics_without_our_labels_are_told_with_the_query_and_nothing_is_decided(outrider: Cluster) -> None:

@@ -25,7 +25,9 @@ from outrider.reconcile import rollout
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.troubles import Trouble
 
-CAPACITY = frozenset(("NoFreeGPU", "Unschedulable", "QuotaExceeded", "VolumeClaimNotBound", "VolumeClaimNotFound"))
+CAPACITY = frozenset(
+    ("NoFreeGPU", "Unschedulable", "QuotaExceeded", "VolumeClaimNotBound", "VolumeClaimNotFound", "CacheNotShareable")
+)
 """Troubles that mean: the cluster has no place for one more engine."""
 NO_SERIES_PASSES = 8
 """Control periods, two minutes by default, that Prometheus has to find a ready engine: its configuration follows a new
