@@ -20,7 +20,7 @@ UTILIZATION = 0.92  # gpu_memory_utilization of vLLM 0.33.0 (vllm/config/cache.p
 FROM_NAME, FROM_CONFIG, FROM_FILES = 0.9, 0.97, 1.0
 """How much of an estimate of the weights is sure, by what it rests on."""
 
-_FOUR_BITS = ("awq", "gptq", "nvfp4", "fp4", "mxfp4", "int4", "bitsandbytes", "gguf", "w4a16")
+_FOUR_BITS = ("awq", "gptq", "nvfp4", "fp4", "mxfp4", "int4", "4bit", "4-bit", "bitsandbytes", "bnb", "gguf", "w4a16")
 _EIGHT_BITS = ("fp8", "int8", "modelopt", "w8a8", "experts_int8")
 
 
@@ -120,7 +120,8 @@ def weights_of(model: str, quantization: str | None, facts: ModelFacts | None) -
     """Bytes of a model's weights.
 
     From the size of its files; else from its config.json, by parameters x bytes of each; else from a size in its name,
-    such as 8B. Weights that are quantised while they are loaded shrink by their bits over 16.
+    such as 8B, which may also tell the bits, as in 70B-AWQ. Weights that are quantised while they are loaded shrink by
+    their bits over 16.
     """
     asked, stored = bits_of(quantization), bits_of(facts.quantization) if facts else None
     if facts is not None and facts.quantization is not None and isinstance(facts.quantization_bits, int):
@@ -137,7 +138,11 @@ def weights_of(model: str, quantization: str | None, facts: ModelFacts | None) -
     named = parameters_by_name(model)
     if named is None:
         return Missing("SizeUnknown", f"neither a config.json nor its name says how large {model} is")
-    return Weights(named * _bytes_each(bits), FROM_NAME, f"{named / 1e9:g} billion parameters by name at {bits:g} bits")
+    told = asked or bits_of(model.rsplit("/", 1)[-1])
+    # Weights may be stored in four bits without a word of it in the resource or the name.
+    sure = FROM_NAME if told is not None else FROM_NAME * _bytes_each(4) / _bytes_each(16)
+    bits = told or 16.0
+    return Weights(named * _bytes_each(bits), sure, f"{named / 1e9:g} billion parameters by name at {bits:g} bits")
 
 
 def parameters(facts: ModelFacts) -> float | None:

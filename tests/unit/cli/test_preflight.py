@@ -174,7 +174,7 @@ class TestOutput:
         assert "GpusNotUsed" in run(runner, MINIMAL, "--all").stdout
 
     def test_a_refusal_of_admission_stands_in_the_table_once(self, runner: CliRunner, tmp_path: Path) -> None:
-        stdout = run(runner, written(tmp_path, {"spec.model.id": "org/model-70B"}), "--gpu-memory", "24Gi").stdout
+        stdout = run(runner, written(tmp_path, {"spec.model.id": "org/model-70B"}), "--gpu-memory", "16Gi").stdout
         assert stdout.count("the weights need") == 1
 
 

@@ -19,6 +19,7 @@ NGRAM = {"spec.speculation": {"method": "ngram", "maxSpeculativeTokens": 4}}
 H100 = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}}
 L4 = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}}
 A10 = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A10G"}}}
+FP8 = {"spec.model.quantization": "fp8"}
 NVL = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-NVL"}}}
 TRIGGER = {"name": "gateway", "query": "sum(gateway_queue)", "metricType": "AverageValue", "target": 20}
 KEY = {"name": "VLLM_API_KEY", "secret": {"name": "clients", "key": "key"}}
@@ -89,13 +90,20 @@ CASES: list[Any] = [
     ("workload-fit", {"spec.speculation.tuning": {"mode": "Off"}}, known("chat"), "notChecked", "without speculation"),
     ("memory-fit", {}, None, "notChecked", "the memory of the GPUs is not known: give --gpu-memory"),
     ("memory-fit", H100, None, "ok", "8 billion parameters by name at 16 bits"),
-    ("memory-fit", H100, known(gpu_memory_bytes=12 * GIB), "refused", "the engine may take 11.0 GiB of it"),
     (
         "memory-fit",
-        {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.memory": "12288"}}},
+        H100 | FP8,
+        known(gpu_memory_bytes=7 * GIB),
+        "refused",
+        "the engine may take 6.4 GiB of it",
+    ),
+    ("memory-fit", H100, known(gpu_memory_bytes=12 * GIB), "warning", "little or nothing is left for the KV cache"),
+    (
+        "memory-fit",
+        {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.memory": "7168"}}} | FP8,
         None,
         "refused",
-        "the engine may take 11.0 GiB of it",
+        "the engine may take 6.4 GiB of it",
     ),
     ("memory-fit", {"spec.model.id": "org/x"} | H100, None, "notChecked", "how large org/x is: give --model-config"),
     ("interconnect", {}, None, "ok", "each layer is on one GPU"),
