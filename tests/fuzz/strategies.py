@@ -55,6 +55,14 @@ _PASSED_THROUGH: Mapping[str, Sequence[Any]] = {
 """What Kubernetes itself judges: here it is right, since what it says of the rest is shown in status."""
 
 
+_WORDS: Mapping[str, Sequence[str]] = {
+    "quantization": ["fp8", "awq", "compressed-tensors"],
+    "kvCacheDtype": ["auto", "fp8"],
+    "version": ["0.33.0", "0.29.0", "0.11.0"],
+}
+"""What the schema cannot tell from any other word."""
+
+
 def fitting(schema: Schema, name: str = "") -> SearchStrategy[Any]:
     """Values that the schema admits for the field of this name; rules over several fields may still refuse them."""
     if schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -70,7 +78,7 @@ def fitting(schema: Schema, name: str = "") -> SearchStrategy[Any]:
     if kind == "boolean":
         return st.booleans()
     if kind == "string":
-        return _text(schema)
+        return st.one_of(st.sampled_from(_WORDS[name]), _text(schema)) if name in _WORDS else _text(schema)
     if kind == "array":
         return _list(schema, name)
     if "additionalProperties" in schema:

@@ -29,6 +29,21 @@ def two_gpus(**changes: Any) -> dict[str, Any]:
 
 
 REFUSED: list[Any] = [
+    # words
+    ("QuantizationUnknown", {"quantization": "awq4"}, {"quantization": "awq"}, "vLLM 0.33.0 does not know"),
+    (
+        "QuantizationUnknown",
+        {"drafter": Drafter(model="org/draft", quantization="awq4")},
+        {"drafter": Drafter(model="org/draft", quantization="awq4"), "mode": "Off"},
+        "spec.speculation.draft.quantization is awq4",
+    ),
+    ("KvCacheDtype", {"kv_cache_dtype": "fp7"}, {"kv_cache_dtype": "fp8"}, "choose among auto, bfloat16"),
+    (
+        "KvCacheDtype",
+        {"kv_cache_dtype": "fp7"},
+        {"kv_cache_dtype": "fp7", "version": "0.29.0"},
+        "kvCacheDtype is fp7, which the command line of vLLM 0.33.0 refuses",
+    ),
     # arguments
     (
         "ArgumentRefused",

@@ -8,6 +8,7 @@ warning.
     methods      way to draft and version of vLLM
     parallelism  GPUs of one engine
     settings     settings that exclude or limit each other
+    words        data types and quantisations by name
     pairs        model and drafter, as far as their config.json is known
     budget       memory of the GPUs
     schedules    the schedule, once everything else is in order
@@ -18,13 +19,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.engine.admission import arguments, budget, methods, pairs, parallelism, schedules, settings
+from outrider.engine.admission import arguments, budget, methods, pairs, parallelism, schedules, settings, words
 from outrider.engine.admission.checks import Check, Finding
 from outrider.engine.config import EngineConfig
 from outrider.engine.model_facts import NO_FACTS, PairFacts
 from outrider.errors import InvalidSpec
 
-FIRST = (*arguments.CHECKS, *parallelism.CHECKS, *methods.CHECKS, *settings.CHECKS, *pairs.CHECKS, *budget.CHECKS)
+FIRST = (
+    *arguments.CHECKS,
+    *parallelism.CHECKS,
+    *methods.CHECKS,
+    *settings.CHECKS,
+    *words.CHECKS,
+    *pairs.CHECKS,
+    *budget.CHECKS,
+)
 CHECKS: tuple[Check, ...] = (*FIRST, *schedules.CHECKS, *schedules.LATE)
 """In the order in which they are made: the first fault names the condition."""
 
