@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def _documents(path: str) -> Iterator[Document]:
 
 def _parsed(source: str, text: str) -> Iterator[Document]:
     try:
-        parsed = [document for document in yaml.safe_load_all(text) if document is not None]
+        parsed = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except yaml.YAMLError as error:
         raise Unreadable(f"{source}: no YAML: {' '.join(str(error).split())}") from error
     for number, document in enumerate(parsed, start=1):
@@ -68,6 +68,22 @@ def _parsed(source: str, text: str) -> Iterator[Document]:
         for body in _items(document):
             if body.get("kind") == KIND:
                 yield Document(place, body)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without keys that are given twice, of which the last would be taken without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """The mapping of a node."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"{key.value} is given twice: remove one of them", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _items(document: Any) -> Iterator[dict[str, Any]]:

@@ -57,6 +57,8 @@ def _fault(fault: Mapping[str, Any]) -> Verdict:
     if fault["type"] == "extra_forbidden":
         meant = nearest(path)
         message = f"{path}: there is no such field" + (f"; did you mean {meant}?" if meant else "; remove it")
+    elif isinstance(fault.get("input"), bool) and "'Off'" in message:
+        message += "; write the word in quotes: YAML reads a bare Off as a boolean"
     return Verdict("refused", message, path, "InvalidSpec")
 
 

@@ -55,6 +55,11 @@ def test_every_field_is_nearest_to_itself() -> None:
             ["spec.speculation.maxSpeculativeTokens: Input should be a valid integer"],
             id="a type",
         ),
+        pytest.param(
+            {"spec.speculation.tuning": {"mode": False}},
+            ["spec.speculation.tuning.mode: Input should be 'Adaptive', 'Observe', 'Fixed' or 'Off'; write"],
+            id="a bare Off, which YAML takes for a boolean",
+        ),
         pytest.param({"metadata.name": "chat.v1"}, ["metadata.name must begin with a letter"], id="a name"),
         pytest.param({"kind": "Deployment"}, ["kind is 'Deployment', not SpeculativeInferenceService"], id="a kind"),
         pytest.param(

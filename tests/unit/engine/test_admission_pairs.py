@@ -172,7 +172,7 @@ DOUBTED: list[Any] = [
         "vLLM lowers the longest context to 4096",
     ),
     ("HybridWithTable", {}, pair({"model_type": "nemotron_h"}), pair({"model_type": "qwen3_next"}), "Mamba"),
-    ("MultiModalPositions", {}, pair(MROPE), pair(), "wrong drafts were seen"),
+    ("MultiModalPositions", {"version": "0.24.0"}, pair(MROPE), pair(), "wrong drafts were seen"),
     ("RemoteCode", {}, pair({"auto_map": {"AutoModel": "x.Y"}}), pair(), "spec.model.id: the repository brings code"),
     (
         "RemoteCode",
@@ -209,6 +209,10 @@ def test_just_doubted_and_just_not(
     assert [finding.severity for finding in said] == ["warning"]
     assert words in said[0].message
     assert not [finding for finding in examine(config(**changes), neighbour) if finding.code == code]
+
+
+def test_the_newer_runner_knows_positions_of_several_dimensions() -> None:
+    assert not [one for one in examine(config(), pair(MROPE)) if one.code == "MultiModalPositions"]
 
 
 def test_code_of_the_repository_that_the_user_allows_is_no_doubt() -> None:

@@ -140,11 +140,12 @@ def _positions(config: EngineConfig, facts: PairFacts) -> Iterator[Said]:
             " runner, which heterogeneousVocab needs, cannot draft for it; use a method that was"
             " trained for the model, such as eagle3",
         )
-    elif config.method in ("eagle", "eagle3", "mtp"):
+    elif config.method in ("eagle", "eagle3", "mtp") and known.capabilities(config.version) is None:
         yield warning(
             _METHOD,
-            f"{_METHOD} is {config.method}, and the model has positions of several dimensions (M-RoPE): wrong drafts"
-            " were seen there; watch acceptance with images in the prompt",
+            f"{_METHOD} is {config.method}, and the model has positions of several dimensions (M-RoPE): on the"
+            " older runner, which this version of vLLM may use, wrong drafts were seen; watch acceptance with images in"
+            " the prompt",
         )
 
 

@@ -12,7 +12,7 @@ from outrider.engine.model_facts import ModelFacts, PairFacts
 
 OWN_WEIGHTS = ("draft_model", "eagle", "eagle3", "mtp", "dflash", "dspark", "medusa", "mlp_speculator")
 """Methods that run a network of their own, as a separate model or as a head."""
-PIPELINE_FAMILIES = ("deepseek_v3", "deepseek_v32", "qwen3_5", "qwen3_5_moe")
+PIPELINE_FAMILIES = ("deepseek_v3", "qwen3_5", "qwen3_5_moe")
 """Families whose MTP head was shown to work on the last of several pipeline stages (vllm-project/vllm#46994)."""
 
 
