@@ -1,0 +1,36 @@
+"""The admission cases at the door: what kubectl apply answers, and that it lets through what is decided behind it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.cases.table import Case, body, cases
+from tests.testbed.cluster import Cluster
+from tests.unit.api.bodies import ROOT
+
+
+@pytest.fixture(scope="module")
+def served(api_cluster: Cluster) -> Cluster:
+    """An API server that knows our kind."""
+
+    def established() -> bool:
+        found = json.loads(api_cluster.kubectl("get", "crd", "-o", "json").stdout)["items"]
+        conditions = [one for crd in found for one in crd.get("status", {}).get("conditions", [])]
+        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+    api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
+    api_cluster.wait_until("the kind to be served", established)
+    api_cluster.kubectl("create", "namespace", "ml", check=False)
+    return api_cluster
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case["case"])
+def test_case(served: Cluster, case: Case) -> None:
+    refused = case.get("at") == "apply"
+    done = served.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(body(case)), check=not refused)
+    assert (done.returncode != 0) == refused
+    if refused:
+        assert case.get("server", case["refused"]) in done.stderr
