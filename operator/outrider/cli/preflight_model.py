@@ -44,7 +44,7 @@ DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 def _quantization(subject: Subject) -> Iterator[Verdict]:
     config, facts = subject.config, subject.facts.target
-    yield from repeated(subject, ("QuantizationDiffers",))
+    yield from repeated(subject, ("QuantizationDiffers", "QuantizationUnknown"))
     asked = config.quantization or (facts.quantization if facts is not None else None)
     if asked is None:
         yield ok("the weights are not quantised, as far as the resource says")

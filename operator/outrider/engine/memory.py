@@ -231,11 +231,18 @@ def _drafter_bytes(config: EngineConfig, facts: PairFacts) -> float:
 
 def _kv_bytes_per_token(config: EngineConfig, facts: PairFacts) -> float:
     """2 x layers x KV heads x head dimension x bytes; the compressed width alone for latent attention."""
-    each = 1.0 if config.kv_cache_dtype is not None and "8" in config.kv_cache_dtype else 2.0
+    each = _cache_bytes(config.kv_cache_dtype)
     target = 0.0 if facts.target is None else _kv_of(facts.target, config.tensor_parallel_size, each)
     drafter_shards = (config.drafter.tensor_parallel_size if config.drafter else None) or config.tensor_parallel_size
     drafter = facts.drafter if config.speculates and config.drafter is not None else None
     return target / config.pipeline_parallel_size + (0.0 if drafter is None else _kv_of(drafter, drafter_shards, each))
+
+
+def _cache_bytes(dtype: str | None) -> float:
+    """Of one number in the KV cache; types of a few bits count as four, so that nothing is refused for them."""
+    if dtype in (None, "auto", "float16", "bfloat16", "half"):
+        return 2.0
+    return 1.0 if dtype is not None and (dtype.startswith("fp8") or "int8" in dtype) else 0.5
 
 
 def _kv_of(model: ModelFacts, shards: int, each: float) -> float:

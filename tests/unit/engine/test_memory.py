@@ -143,6 +143,8 @@ def test_without_files_and_numbers_the_name_speaks_and_without_a_size_nobody() -
     [
         pytest.param(pair(), {}, 131072, id="32 layers x 8 heads x 128 x 2 x 2 bytes"),
         pytest.param(pair(), {"kv_cache_dtype": "fp8"}, 65536, id="half in 8 bits"),
+        pytest.param(pair(), {"kv_cache_dtype": "bfloat16"}, 131072, id="said outright"),
+        pytest.param(pair(), {"kv_cache_dtype": "turboquant_4bit_nc"}, 32768, id="a quarter in few bits"),
         pytest.param(pair(), {"gpus": 4, "tensor_parallel_size": 4}, 32768, id="shared by four"),
         pytest.param(pair(), {"gpus": 16, "tensor_parallel_size": 16}, 16384, id="one head each at least"),
         pytest.param(pair(), {"gpus": 2, "pipeline_parallel_size": 2}, 65536, id="half the layers"),
