@@ -150,6 +150,14 @@ async def test_how_engines_are_replaced(world: World, rollout: Manifest | None, 
     assert event["message"].startswith(f"the engines are replaced {pace}, for a change of --max-num-seqs")
 
 
+async def test_what_is_stuck_is_warned_of_once(world: World) -> None:
+    now = condition("CapacityLimited", True, "NoFreeGPU", "1 of 2 engines serves", 3)
+    for before in (None, now):
+        await events.stuck(world.service(), before, now, world.neighbours)
+    (event,) = world.kube.created("Event")
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "NoFreeGPU", "1 of 2 engines serves")
+
+
 class TestNotReady:
     @staticmethod
     async def warnings(world: World, *reasons: str) -> list[str]:

@@ -14,6 +14,7 @@ from outrider.core.series import Missing
 from outrider.errors import InvalidSpec, NotReady, OperatorError
 from outrider.reconcile import status
 from outrider.reconcile.conditions import NO_SERIES_PASSES
+from outrider.reconcile.events import rfc3339
 from outrider.reconcile.registry import Service
 from outrider.reconcile.troubles import PATIENCE_S
 from tests.testbed.kstatus import verdict
@@ -38,7 +39,7 @@ PASSED_ON = {
 
 
 def at(seconds_ago: float) -> str:
-    return status.rfc3339(NOW_S - seconds_ago)
+    return rfc3339(NOW_S - seconds_ago)
 
 
 def pending(words: str, seconds_ago: float) -> Manifest:
@@ -285,3 +286,18 @@ async def test_c15_a_secret_that_appears_clears_the_condition_and_its_warning_wa
     events = [event for event in world.kube.created("Event") if event["reason"] == "SecretNotFound"]
     assert [event["type"] for event in events] == ["Warning"]
     assert not [read for read in world.kube.reads if read.startswith("Secret/") and read != "Secret/chat-admin"]
+
+
+async def test_c28_a_status_that_tells_of_no_place_posts_its_warning() -> None:
+    service = a_service(
+        [{}, pending("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", 300.0)], settled(), False, None
+    )
+    world = World()
+    world.add(generation=5)
+    found = status.build(
+        service, resolve(resource().spec), None, keda=True, fault=None, warnings=(), generation=5, now_s=NOW_S
+    )
+    await status.write(service, found, world.neighbours)
+    (event,) = world.kube.created("Event")
+    assert (event["type"], event["reason"]) == ("Warning", "NoFreeGPU")
+    assert "has no place for more" in event["message"]
