@@ -14,6 +14,8 @@ from outrider.api.resource import Spec
 _GATED = re.compile(r"gated repo|gatedrepo|\bis restricted\b|awaiting a review", re.I)
 _NOT_FOUND = re.compile(r"repository.?not.?found|valid model identifier|\b404 client error", re.I)
 _NO_ACCESS = re.compile(r"\b40[13] client error|\b(?:unauthorized|forbidden) for url", re.I)
+# vLLM takes a folder that is not there for a repository with an odd name.
+_NO_FOLDER = re.compile(r"repo id must be in the form .*?'(/[^']*)'", re.I)
 _ENGINE = (
     (
         re.compile(r"unrecognized arguments|no such option|invalid choice", re.I),
@@ -44,6 +46,9 @@ def for_last_words(words: str, spec: Spec | None) -> str:
     """What mends an engine that ended with these words; empty if they tell nothing that we know."""
     if _GATED.search(words):
         return _token(spec)
+    folder = _NO_FOLDER.search(words)
+    if folder is not None:
+        return f"there are no weights in {folder[1]}: look at {' and '.join(_places(spec))}"
     if _NOT_FOUND.search(words):
         return (
             "the hub has no such repository, or hides it: look at spec.model.id and spec.speculation.draft.id; a"
@@ -52,6 +57,16 @@ def for_last_words(words: str, spec: Spec | None) -> str:
     if _NO_ACCESS.search(words):
         return _token(spec)
     return next((remedy for pattern, remedy in _ENGINE if pattern.search(words)), "")
+
+
+def _places(spec: Spec | None) -> list[str]:
+    """Fields that say where weights are: sources, or else the ids, which may be folders."""
+    draft = spec.speculation.draft if spec is not None else None
+    sources = {
+        "spec.model.source": spec is not None and spec.model.source,
+        "spec.speculation.draft.source": draft and draft.source,
+    }
+    return [path for path, source in sources.items() if source] or ["spec.model.id", "spec.speculation.draft.id"]
 
 
 def _token(spec: Spec | None) -> str:

@@ -16,6 +16,12 @@ from tests.unit.api.bodies import resource
 
 from .fakes import NOW_S, Manifest
 
+BUCKET = {"objectStore": {"uri": "s3://models/llama"}}
+NO_FOLDER = (
+    "HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name':"
+    " '/var/cache/engine/models/f3'. Use `repo_type` argument if needed."
+)
+"""As vLLM 0.32 ends."""
 TOKEN = {"spec.model.tokenSecret": {"name": "hub", "key": "token"}}
 POD = EnginePod(
     name="chat-a", uid="u", address="10.0.0.1", ready=False, terminating=False, revision="r1", startup_budget_s=1800.0
@@ -113,6 +119,13 @@ class TestEnginesThatEnd:
             pytest.param("torch.OutOfMemoryError: CUDA out of memory.", {}, "raise spec.resources.gpus", id="memory"),
             pytest.param("ValueError: Free memory on device (1/79 GiB) on startup is less than desired", {},
                          "spec.engine.gpuMemoryUtilizationPercent", id="a GPU in use"),
+            pytest.param(NO_FOLDER, {"spec.model.source": BUCKET},
+                         "there are no weights in /var/cache/engine/models/f3: look at spec.model.source",
+                         id="an empty bucket"),
+            pytest.param(NO_FOLDER, {"spec.model.source": BUCKET, "spec.speculation.draft.source": BUCKET},
+                         "look at spec.model.source and spec.speculation.draft.source", id="one of two buckets"),
+            pytest.param(NO_FOLDER, {}, "look at spec.model.id and spec.speculation.draft.id",
+                         id="a folder that the image does not have"),
             pytest.param("OSError: [Errno 28] No space left on device", {}, "its disk is full", id="disk"),
         ],
     )  # fmt: skip
