@@ -14,7 +14,7 @@ from math import hypot
 from outrider.core import schedule as schedules
 from outrider.core.acceptance import MIN_DRAFTS
 from outrider.core.decision import Proposal
-from outrider.core.guards import DEAD_BAND, Facts, worth
+from outrider.core.guards import DEAD_BAND, DOUBT, Facts, worth
 from outrider.core.schedule import Schedule
 from outrider.core.state import START_CREDIT_S, ControllerState
 from outrider.core.target import strained
@@ -137,7 +137,9 @@ def _hope(facts: Facts, num_speculative_tokens: int, batch: int) -> float | None
         return None
     error = hypot(of_time, of_length) if longer else of_time
     hope = _ratio(facts, num_speculative_tokens, batch) * (1.0 + HOPE * error) - 1.0
-    return hope if hope >= DEAD_BAND else None
+    # After the look both are known this well, and a smaller gain would still drown in the errors: nothing would follow.
+    known = hypot(KNOWN, float(outlook.time_error[outlook.values.index(present), batch - 1]))
+    return hope if hope >= max(DEAD_BAND, DOUBT * known) else None
 
 
 def _ratio(facts: Facts, num_speculative_tokens: int, batch: int) -> float:

@@ -73,6 +73,8 @@ def test_a_look_that_waits_for_its_budget_says_so() -> None:
         pytest.param({"errors": {5: 0.03}}, 3, id="a K that was seen well enough teaches nothing"),
         pytest.param({"errors": {5: 0.05}}, 3, id="a K that could not be better even so is not worth a look"),
         pytest.param({"errors": {5: 0.07}}, 5, id="one that could be is"),
+        pytest.param({"errors": {3: 0.015, 5: 0.07}}, 5, id="and so beside a present K that is known"),
+        pytest.param({"errors": {3: 0.02, 5: 0.07}}, 3, id="but no gain that a look could not tell from noise"),
         pytest.param(
             {"errors": {5: 0.0}, "length_errors": {3: 0.02, 5: 0.12}}, 5, id="longer drafts whose acceptance is unknown"
         ),
