@@ -15,6 +15,7 @@ from outrider.api.tuning import Mode, Policy
 
 HISTORY_LENGTH = 5
 ModeInForce = Literal["Adaptive", "Observe", "Fixed", "Off", "Paused"]
+SourceShown = Literal["Hub", "Volume", "Image", "ObjectStore"]
 DecimalText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=16)]
 
 
@@ -121,7 +122,7 @@ class EffectiveSettings(Output):
     """Fewest tokens that method ngram looks up; missing for other methods."""
     prompt_lookup_max: Int | None = None
     """Most tokens that method ngram looks up; missing for other methods."""
-    model_source: Literal["Hub", "Volume", "Image", "ObjectStore"] | None = None
+    model_source: SourceShown | None = None
     """Where the model's weights come from."""
     gpus: Int | None = None
     """GPUs of one replica: tensor x pipeline x data."""

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from outrider import telemetry
 from outrider.api.defaults import Resolved, resolve
 from outrider.api.resource import SpeculativeInferenceService, parse
-from outrider.api.status import EffectiveSettings
 from outrider.engine.admission import admit
 from outrider.errors import Forbidden, InvalidSpec, NotReady, OperatorError, Unavailable
 from outrider.manifests import (
@@ -29,7 +28,7 @@ from outrider.manifests import (
     service_account,
 )
 from outrider.manifests.engine_container import EngineContainer
-from outrider.reconcile import children, delivery, edge, events, persistence, replicas, status
+from outrider.reconcile import children, delivery, edge, effective, events, persistence, replicas, status
 from outrider.reconcile.configuration import controller_config
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
@@ -81,10 +80,11 @@ class ObjectsPass:
         await self._remember(one, resource, resolved, container)
         keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
         fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, keda))
+        frozen = one.config is not None and one.config.frozen
         found = status.build(
             one,
             resolved,
-            status.applied_settings(one) if one.config and one.config.frozen else _effective(resolved, container),
+            effective.last_applied(one) if frozen else effective.in_force(resolved, container),
             keda=keda,
             fault=fault,
             warnings=warnings,
@@ -198,23 +198,3 @@ class ObjectsPass:
             await events.rolls(one, before, live, self._neighbours)
         if resolved.autoscaled:
             await replicas.start_at_minimum(resolved, live, self._neighbours)
-
-
-def _effective(resolved: Resolved, container: EngineContainer) -> EffectiveSettings:
-    bounds = f"{resolved.min_replicas}-{resolved.max_replicas}" if resolved.autoscaled else str(resolved.min_replicas)
-    return EffectiveSettings(
-        served_name=resolved.served_name,
-        engine_version=resolved.engine_version,
-        engine_image=container.image,
-        mode=resolved.mode,
-        policy=resolved.policy,
-        speculative_tokens=list(container.values),
-        initial_schedule=str(container.initial_schedule),
-        gpus=resolved.gpus,
-        max_num_seqs=resolved.max_num_seqs,
-        max_num_batched_tokens=resolved.max_num_batched_tokens,
-        percentile=round(100 * resolved.percentile),
-        replicas=bounds,
-        termination_grace_seconds=resolved.termination_grace_s,
-        startup_budget_seconds=resolved.startup_budget_s,
-    )

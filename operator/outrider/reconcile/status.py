@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from outrider.api import API_VERSION, KIND
 from outrider.api.conditions import (
     CAPACITY_LIMITED,
@@ -86,16 +84,6 @@ def refused(service: Service, fault: OperatorError, generation: int, now_s: floa
         condition("Stalled", True, fault.reason, fault.message, generation),
     ]
     return Status(observed_generation=generation, conditions=set_conditions(old, new, rfc3339(now_s)))
-
-
-def applied_settings(service: Service) -> EffectiveSettings | None:
-    """The settings that the status last showed, which a paused service still runs; None if there are none."""
-    stored = service.body.get("status") if service.status is None else service.status
-    shown = stored.get("effective") if isinstance(stored, dict) else None
-    try:
-        return None if shown is None else EffectiveSettings.model_validate(shown)
-    except ValidationError:
-        return None  # of another version; what is not known is left out
 
 
 async def write(service: Service, status: Status, neighbours: Neighbours) -> None:
