@@ -118,6 +118,7 @@ ENVIRONMENT: dict[str, str] = {
     "VLLM_ALLOW_INSECURE_SERIALIZATION": _OPENS,
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": _OPENS,
     "VLLM_USE_RUST_FRONTEND": "loads no plugins, so the engine could not be controlled",
+    "NVIDIA_VISIBLE_DEVICES": "hands out GPUs past the scheduler: set spec.resources.gpus",
     "VLLM_PORT": _ADDRESS,
     "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "would keep a dead engine in service",
     "HF_HOME": _PATHS,

@@ -16,6 +16,13 @@ VOLUMES = (
     "secret",
 )
 CAPABILITIES = ("NET_BIND_SERVICE",)
+API_SERVER = "https://kubernetes.default"
+"""How the audience of the API server begins where nobody set another."""
+ALL_GPUS = "NVIDIA_VISIBLE_DEVICES"
+"""By it NVIDIA's container runtime chooses GPUs, whatever the pod requested."""
+NO_GPUS = ("void", "none")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
 _ANNOTATIONS = ("container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/")
 
 
@@ -36,12 +43,26 @@ def container_faults(container: Mapping[str, Any]) -> Iterator[str]:
     for field, broken in forbidden.items():
         if broken:
             yield f"securityContext.{field} breaks the restricted profile, which every engine's pod keeps; remove it"
-    added = _mapping(security.get("capabilities")).get("add") or ()
-    if not set(added) <= set(CAPABILITIES):
+    if any(one not in CAPABILITIES for one in _items(_mapping(security.get("capabilities")).get("add"))):
         allowed = ", ".join(CAPABILITIES)
         yield f"securityContext.capabilities.add may only have {allowed} in the restricted profile; remove the others"
-    if any("hostPort" in port for port in container.get("ports") or () if isinstance(port, Mapping)):
+    if any("hostPort" in _mapping(port) for port in _items(container.get("ports"))):
         yield "ports with a hostPort open the node; remove hostPort"
+    yield from _hosts(container)
+    for variable in map(_mapping, _items(container.get("env"))):
+        if variable.get("name") == ALL_GPUS and variable.get("value") not in NO_GPUS:
+            yield f"env: {ALL_GPUS} hands out GPUs past the scheduler; remove it, and request GPUs in resources"
+
+
+def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
+    """Probes and hooks are asked by the node, which reaches what the pod may not."""
+    lifecycle = _mapping(container.get("lifecycle"))
+    asked = {name: container.get(name) for name in _PROBES}
+    asked |= {f"lifecycle.{name}": lifecycle.get(name) for name in _HOOKS}
+    for field, action in asked.items():
+        for how in ("httpGet", "tcpSocket"):
+            if _mapping(_mapping(action).get(how)).get("host"):
+                yield f"{field}.{how}.host makes the node ask whom it names; remove host, and the pod itself is asked"
 
 
 def restricted(container: Mapping[str, Any]) -> Manifest:
@@ -58,10 +79,13 @@ def volume_faults(volume: Mapping[str, Any]) -> Iterator[str]:
     for kind in volume:
         if kind not in ("name", *VOLUMES):
             yield f"{kind} is no kind of volume of the restricted profile ({', '.join(VOLUMES)}); use one of them"
-    for source in _mapping(volume.get("projected")).get("sources") or ():
+    for source in _items(_mapping(volume.get("projected")).get("sources")):
         token = _mapping(source).get("serviceAccountToken")
-        if isinstance(token, Mapping) and not token.get("audience"):
-            yield "projected.sources: a serviceAccountToken without an audience is one of the API server; name another"
+        if isinstance(token, Mapping) and str(token.get("audience") or API_SERVER).startswith(API_SERVER):
+            yield (
+                "projected.sources: a serviceAccountToken without an audience, or with the API server's own, is one of"
+                " the API server; name another"
+            )
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> Iterator[str]:
@@ -73,3 +97,8 @@ def annotation_faults(annotations: Mapping[str, str]) -> Iterator[str]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> list[Any]:
+    """The elements of a list; of what is none the API server says so."""
+    return value if isinstance(value, list) else []

@@ -7,6 +7,7 @@ server.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from outrider.manifests import pod_security
 from outrider.manifests.meta import OWN_LABELS, OWN_PREFIX, Manifest
 
 ENGINE = "engine"
+ADMIN = "admin"
+"""The volume with the key of the admin port."""
 POD_SECURITY = ("fsGroupChangePolicy", "supplementalGroups", "supplementalGroupsPolicy")
 """Of the pod's security context: how files of volumes are reached, which takes nothing from the restricted profile."""
 OF_ENGINE = ("name", "resources", "volumeMounts")
@@ -155,7 +158,7 @@ def _spec(spec: Mapping[str, Any], ours: Manifest, gpu_resource: str) -> Iterato
             elif name in taken:
                 yield _taken(field, name)
             else:
-                faults = [*pod_security.container_faults(container), *_ports(container)]
+                faults = [*pod_security.container_faults(container), *_ports(container), *_key(container)]
                 yield from (f"spec.{field}[{name}]: {fault}" for fault in faults)
 
 
@@ -171,6 +174,12 @@ def _ports(container: Mapping[str, Any]) -> Iterator[str]:
             port.get("name") in ("http", "admin") or port.get("containerPort") in (HTTP_PORT, ADMIN_PORT)
         ):
             yield f"ports http {HTTP_PORT} and admin {ADMIN_PORT} are the engine's; take another name and number"
+
+
+def _key(container: Mapping[str, Any]) -> Iterator[str]:
+    mounts = container.get("volumeMounts")
+    if isinstance(mounts, list) and any(isinstance(one, Mapping) and one.get("name") == ADMIN for one in mounts):
+        yield f"volumeMounts: {ADMIN} holds the operator's key, which the engine alone mounts; remove it"
 
 
 def _engine(more: Mapping[str, Any], ours: Manifest, gpu_resource: str) -> Iterator[str]:
@@ -197,7 +206,7 @@ def _mounts(mounts: object, ours: Manifest) -> Iterator[str]:
         yield "must be a list of mounts, as in a pod"
         return
     for mount in mounts:
-        path = str(mount.get("mountPath", "")).rstrip("/")
+        path = posixpath.normpath(f"/{mount.get('mountPath', '')}").replace("//", "/").rstrip("/")
         for own in ours["volumeMounts"]:
             inside = own.get("readOnly", False) and path.startswith(f"{own['mountPath']}/")
             if inside or f"{own['mountPath']}/".startswith(f"{path}/"):

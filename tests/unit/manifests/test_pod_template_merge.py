@@ -142,6 +142,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"volumes": [{"name": "x", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
         "a serviceAccountToken without an audience",
     ),
+    "a token of the API server by its name": (
+        {
+            "volumes": [
+                {
+                    "name": "x",
+                    "projected": {
+                        "sources": [
+                            {"serviceAccountToken": {"path": "t", "audience": "https://kubernetes.default.svc"}}
+                        ]
+                    },
+                }
+            ]
+        },
+        "or with the API server's own, is one of the API server; name another",
+    ),
     "volumes that are no list": ({"volumes": "x"}, "volumes must be a list of objects with a name"),
     "a container without a name": ({"containers": [{"image": "x"}]}, "containers must be a list"),
     "a security context that is no object": ({"securityContext": "x"}, "securityContext must be an object"),
@@ -165,6 +180,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         engine(volumeMounts=[{"name": "x", "mountPath": "/etc/outrider/admin/key"}]),
         "would hide the operator's /etc/outrider/admin",
     ),
+    "a mount on ours, the long way": (
+        engine(volumeMounts=[{"name": "x", "mountPath": "/srv/..//etc/outrider/schedule/."}]),
+        "/etc/outrider/schedule would hide",
+    ),
     "mounts that are no list": (engine(volumeMounts={}), "volumeMounts: must be a list"),
     "a privileged sidecar": (
         sidecar(securityContext={"privileged": True}),
@@ -175,7 +194,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "root allowed": (sidecar(securityContext={"runAsNonRoot": False}), "runAsNonRoot breaks"),
     "no filter": (sidecar(securityContext={"seccompProfile": {"type": "Unconfined"}}), "seccompProfile breaks"),
     "a capability": (sidecar(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}}), "may only have NET_BIND"),
+    "capabilities that are none": (sidecar(securityContext={"capabilities": {"add": [{}]}}), "may only have NET_BIND"),
     "a port of the node": (sidecar(ports=[{"containerPort": 9000, "hostPort": 9000}]), "remove hostPort"),
+    "a probe of another host": (
+        sidecar(livenessProbe={"httpGet": {"host": "169.254.169.254", "port": 80}}),
+        r"containers\[guard\]: livenessProbe\.httpGet\.host makes the node ask",
+    ),
+    "a hook to another host": (
+        sidecar(lifecycle={"preStop": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}}),
+        r"lifecycle\.preStop\.tcpSocket\.host .* remove host",
+    ),
+    "GPUs past the scheduler": (
+        sidecar(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+        "NVIDIA_VISIBLE_DEVICES .* request GPUs in resources",
+    ),
+    "GPUs from where nobody sees it": (
+        sidecar(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {}}]),
+        "NVIDIA_VISIBLE_DEVICES .* remove it",
+    ),
+    "the operator's key": (
+        sidecar(volumeMounts=[{"name": "admin", "mountPath": "/key"}]),
+        "admin holds the operator's key",
+    ),
     "the name of our port": (sidecar(ports=[{"name": "http", "containerPort": 9000}]), "take another name and number"),
     "the number of our port": (sidecar(ports=[{"name": "x", "containerPort": 8001}]), "take another name and number"),
 }
@@ -202,12 +242,31 @@ ADMITTED: dict[str, dict[str, Any]] = {
     "a sidecar with a port": sidecar(ports=[{"name": "guard", "containerPort": 8002}]),
     "a sidecar with a user": sidecar(securityContext={"runAsUser": 1, "runAsNonRoot": True}),
     "a sidecar with a profile": sidecar(securityContext={"seccompProfile": {"type": "RuntimeDefault"}}),
+    "a sidecar with a probe": sidecar(livenessProbe={"httpGet": {"host": "", "port": 8002}}),
+    "a sidecar without GPUs": sidecar(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]),
+    "a sidecar with a mount": sidecar(volumeMounts=[{"name": "schedule", "mountPath": "/schedule"}]),
     "a low port": sidecar(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}}),
 }
 
 
 @pytest.mark.parametrize("added", ADMITTED.values(), ids=ADMITTED.keys())
 def test_admitted(added: dict[str, Any]) -> None:
+    assert spec(added) != spec({})
+
+
+MISSHAPEN: dict[str, dict[str, Any]] = {
+    "capabilities": sidecar(securityContext={"capabilities": {"add": 5}}),
+    "a security context": sidecar(securityContext=5),
+    "ports": sidecar(ports=5),
+    "variables": sidecar(env=5),
+    "mounts": sidecar(volumeMounts=5),
+    "probes": sidecar(livenessProbe=5, lifecycle=5),
+    "sources of a volume": {"volumes": [{"name": "x", "projected": {"sources": 5}}]},
+}
+
+
+@pytest.mark.parametrize("added", MISSHAPEN.values(), ids=MISSHAPEN.keys())
+def test_what_has_not_the_form_of_a_pod_is_left_to_the_server(added: dict[str, Any]) -> None:
     assert spec(added) != spec({})
 
 
