@@ -93,7 +93,7 @@ class Monitoring(Part):
 
     pod_monitor: Bool | None = None
     """Whether the operator makes a PodMonitor, where that kind is installed; true when left out. Without one, scrape
-    ports 8000 and 8001 of the pods in another way, or nothing is tuned."""
+    port 8000 of the pods in another way, or nothing is tuned."""
     labels: StringMap = Field(default_factory=dict)
     """Labels of the PodMonitor by which a Prometheus selects it, up to 32, for example `release: prometheus`; none when
     left out."""

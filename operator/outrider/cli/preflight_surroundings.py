@@ -18,7 +18,7 @@ def _monitoring(subject: Subject) -> Iterator[Verdict]:
     if not subject.resolved.pod_monitor:
         yield doubt(
             "spec.monitoring.podMonitor",
-            "spec.monitoring.podMonitor is false: unless something else scrapes ports 8000 and 8001 of the pods,"
+            "spec.monitoring.podMonitor is false: unless something else scrapes port 8000 of the pods,"
             " nothing is tuned and nothing scales",
         )
     elif not subject.resource.spec.monitoring.labels:
@@ -52,11 +52,12 @@ def _secrets(subject: Subject) -> Iterator[Verdict]:
 def _access(subject: Subject) -> Iterator[Verdict]:
     spec = subject.resource.spec
     keyed = any(variable.name == "VLLM_API_KEY" for variable in spec.engine.env)
-    if not keyed and not subject.resolved.network_policy:
+    limited = subject.resolved.network_policy and spec.network_policy.allow_from
+    if not keyed and not limited:
         yield doubt(
-            "spec.networkPolicy",
-            "spec.networkPolicy is not set, and neither is VLLM_API_KEY in spec.engine.env: whoever reaches the Service"
-            " may send requests; set one of them, or a policy of your own",
+            "spec.networkPolicy.allowFrom",
+            "spec.networkPolicy.allowFrom names nobody in force, and VLLM_API_KEY is not in spec.engine.env: whoever"
+            " reaches the Service may send requests; set one of them, or a policy of your own",
         )
     if subject.resolved.service_type != "ClusterIP" and not keyed:
         yield doubt(

@@ -54,7 +54,7 @@ class RejectionSampling:
     fly_window_size: int | None = None
     """Tokens; below the speculative tokens."""
     fly_entropy_threshold: float | None = None
-    """0 to 1."""
+    """0 to 10."""
     fly_entropy_top_k: int | None = None
 
 

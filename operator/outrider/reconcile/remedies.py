@@ -89,7 +89,13 @@ def for_scheduler(words: str, resolved: Resolved) -> str:
     if "untolerated taint" in words:
         found.append("tolerate the taint in spec.placement.tolerations")
     if "node affinity/selector" in words:
-        found.append("look at spec.placement.nodeSelector")
+        found.append("look at spec.placement.nodeSelector and spec.placement.affinity")
+    if re.search(r"pod (anti-)?affinity", words):
+        found.append("look at spec.placement.affinity")
+    if "topology spread" in words:
+        found.append("look at spec.placement.topologySpreadConstraints")
+    if "cannot allocate all claims" in words:
+        found.append("free devices, or look at spec.resources.resourceClaims")
     return "; ".join(found)
 
 

@@ -22,6 +22,7 @@ A10 = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A10
 FP8 = {"spec.model.quantization": "fp8"}
 NVL = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-NVL"}}}
 TRIGGER = {"name": "gateway", "query": "sum(gateway_queue)", "metricType": "AverageValue", "target": 20}
+LIMITED: dict[str, Any] = {"allowFrom": [{"podSelector": {}}]}
 KEY = {"name": "VLLM_API_KEY", "secret": {"name": "clients", "key": "key"}}
 
 
@@ -231,25 +232,27 @@ CASES: list[Any] = [
         "no secret stands",
     ),
     ("access", {}, None, "warning", "whoever reaches the Service"),
-    ("access", {"spec.networkPolicy": {"enabled": True}}, None, "ok", "limited by a policy"),
+    ("access", {"spec.networkPolicy": {"enabled": True}}, None, "warning", "whoever reaches the Service"),
+    ("access", {"spec.networkPolicy": LIMITED | {"enabled": False}}, None, "warning", "whoever reaches the Service"),
+    ("access", {"spec.networkPolicy": LIMITED}, None, "ok", "limited by a policy"),
     ("access", {"spec.engine": {"env": [KEY]}}, None, "ok", "need a key"),
     (
         "access",
-        {"spec.networkPolicy": {"enabled": True}, "spec.service": {"type": "LoadBalancer"}},
+        {"spec.networkPolicy": LIMITED, "spec.service": {"type": "LoadBalancer"}},
         None,
         "warning",
         "from outside the cluster without a key",
     ),
     (
         "access",
-        {"spec.networkPolicy": {"enabled": True}, "spec.security": {"trustRemoteCode": True}},
+        {"spec.networkPolicy": LIMITED, "spec.security": {"trustRemoteCode": True}},
         None,
         "warning",
         "set the commit that you have read",
     ),
     (
         "access",
-        {"spec.networkPolicy": {"enabled": True}, "spec.security": {"trustRemoteCode": True}} | PINNED,
+        {"spec.networkPolicy": LIMITED, "spec.security": {"trustRemoteCode": True}} | PINNED,
         None,
         "ok",
         "limited by a policy",

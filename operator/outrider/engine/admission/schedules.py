@@ -157,7 +157,7 @@ LATE = (
         code="SpeculativeTokensFixed",
         fields=(_TUNING, "spec.speculation.method", "spec.engine.version"),
         why="Tuning needs an engine that takes a table by batch size.",
-        remedy="Choose a version and method with a table, or mode Fixed or Observe.",
+        remedy="Choose a version and method with a table, or mode Fixed.",
         source="vllm-project/vllm#45963; _maybe_disable_dynamic_sd_for_v1 in vllm/config/vllm.py of vLLM 0.33.0",
         find=_stays,
     ),
