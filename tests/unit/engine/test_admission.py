@@ -41,7 +41,10 @@ from tests.unit.engine.builders import EAGLE, config, rows
             id="a drafter on two of four GPUs",
         ),
         pytest.param(
-            {"method": "medusa"}, "MethodNotInVersion", "vLLM 0.33.0 has no medusa; it has dflash,", id="a gone method"
+            {"method": "medusa"},
+            "MethodNotInVersion",
+            "vLLM 0.33.0 has no medusa: choose among dflash,",
+            id="a gone method",
         ),
         pytest.param(
             {"mode": "Fixed", "rows": rows((1, 8, 5), (9, 64, 4), (65, 256, 6)), "max_speculative_tokens": 6},

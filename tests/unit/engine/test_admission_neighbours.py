@@ -127,7 +127,7 @@ REFUSED: list[Any] = [
         "MethodNotInVersion",
         DRAFT_MODEL | {"version": "0.11.0"},
         DRAFT_MODEL | {"version": "0.20.2"},
-        "vLLM 0.11.0 has no draft_model; it has eagle, eagle3,",
+        "vLLM 0.11.0 has no draft_model: choose among eagle, eagle3, mtp, ngram, or",
     ),
     (
         "MethodNotInVersion",

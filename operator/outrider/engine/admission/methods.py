@@ -40,7 +40,10 @@ def _there(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
         return
     there, field = known.method_there(config.version, config.method), f"{_METHOD}: vLLM {config.version}"
     if there is False:
-        yield error(_METHOD, f"{field} has no {config.method}; it has {', '.join(known.methods_of(config.version))}")
+        there_are = ", ".join(known.methods_of(config.version))
+        yield error(
+            _METHOD, f"{field} has no {config.method}: choose among {there_are}, or another spec.engine.version"
+        )
     elif there is None and config.method in known.METHODS and not known.is_later(config.version):
         history = known.METHODS[config.method]
         yield warning(
@@ -152,7 +155,7 @@ CHECKS = (
         why="Up to vLLM 0.9 some methods run on the engine of before 0.8, whose metrics have other names and no"
         " acceptance by position.",
         remedy="Use a newer version.",
-        source=known.OLD_ENGINE[""].source + " and of 0.9.2",
+        source="vllm/engine/arg_utils.py of vLLM 0.9.2; " + known.OLD_ENGINE[""].source,
         find=_old_engine,
     ),
     Check(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.engine.capabilities.versions import History, absent, history, there
+from outrider.engine.capabilities.versions import KNOWN_BEST, History, absent, history, there
 
 _SPECULATIVE = "vllm/config/speculative.py"
 _OLD = "vllm/config.py"
@@ -71,8 +71,11 @@ def method_there(version: str | None, method: str) -> bool | None:
 
 
 def methods_of(version: str) -> tuple[str, ...]:
-    """The methods that a version is known to have, by name."""
-    return tuple(sorted(name for name, known in METHODS.items() if known.at(version)))
+    """The methods that a version is known to have, by name; without those that newer engines dropped, which no resource
+    can ask for."""
+    return tuple(
+        sorted(name for name, known in METHODS.items() if known.at(version) and known.at(KNOWN_BEST) is not False)
+    )
 
 
 def on_old_engine(version: str | None, method: str) -> bool:
