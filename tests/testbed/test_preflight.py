@@ -51,7 +51,7 @@ def states(cluster: Cluster, folder: Path, changes: dict[str, Any]) -> dict[str,
 
 def test_a_service_that_the_cluster_takes(served: Cluster, tmp_path: Path) -> None:
     found = states(served, tmp_path, {"spec.model.tokenSecret": {"name": "hub", "key": "token"}})
-    for name in ("namespace", "dry-run", "pods-dry-run", "secrets-there", "claims-there"):
+    for name in ("namespace", "dry-run", "children-dry-run", "secrets-there", "claims-there"):
         assert found[name][0] == "ok", found[name]
     assert found["kinds-served"][0] == "warning", "this API server has no KEDA"
     assert found["gpus-there"][0] == "refused", "nor any node"
@@ -72,7 +72,16 @@ def test_nothing_is_written(served: Cluster, tmp_path: Path) -> None:
         ),
         pytest.param({"spec.xyzzy": 1}, "dry-run", "field not declared in schema", id="an unknown field"),
         pytest.param(
-            {"spec.placement": {"affinity": {"nodeAffinities": {}}}}, "pods-dry-run", "nodeAffinities", id="passed on"
+            {"spec.placement": {"affinity": {"nodeAffinities": {}}}},
+            "children-dry-run",
+            "nodeAffinities",
+            id="passed on",
+        ),
+        pytest.param(
+            {"spec.networkPolicy": {"allowFrom": [{"podSelectors": {}}]}},
+            "children-dry-run",
+            "podSelectors",
+            id="a peer that is none",
         ),
         pytest.param(
             {"spec.model.tokenSecret": {"name": "hub", "key": "other"}}, "secrets-there", "has no key other", id="a key"

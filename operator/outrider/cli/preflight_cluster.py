@@ -16,7 +16,7 @@ from outrider.adapters.kube import Kube
 from outrider.api import KIND
 from outrider.api.fields import quantity_value
 from outrider.cli import preflight_names
-from outrider.cli.preflight_examination import stable_deployment
+from outrider.cli.preflight_examination import judged_by_kubernetes
 from outrider.cli.preflight_operations import replicas
 from outrider.cli.preflight_outcome import Outcome, Subject, Verdict, doubt, not_checked, ok
 from outrider.cli.preflight_reading import Document, Unreadable
@@ -51,11 +51,7 @@ class Cluster(Protocol):
 
 
 def ask(subjects: Sequence[tuple[Document, Subject | None]]) -> list[list[Outcome]]:
-    """Ask the cluster of the kubeconfig about each resource, in order.
-
-    Raises:
-        Unreadable: there is no kubeconfig, or its cluster does not answer.
-    """
+    """Ask the cluster of the kubeconfig about each resource, in order; `Unreadable` if there is none that answers."""
     return asyncio.run(_ask(subjects))
 
 
@@ -138,16 +134,20 @@ async def _dry(kube: Cluster, manifest: Manifest) -> list[Verdict]:
     return [ok(f"the API server takes the {manifest['kind']}")]
 
 
-async def _pods(kube: Cluster, subject: Subject) -> list[Verdict]:
+async def _children(kube: Cluster, subject: Subject) -> list[Verdict]:
+    """Of each child with something in it that the user wrote and Kubernetes alone can judge."""
     if any(finding.severity == "error" for finding in subject.findings):
         return [not_checked("admission refuses the resource")]
     try:
-        manifest: Manifest = copy.deepcopy(dict(stable_deployment(subject)))
+        manifests = judged_by_kubernetes(subject)
     except InvalidSpec as error:
         return [not_checked(f"the Deployment cannot be put together: {error.message}")]
-    for owner in manifest["metadata"].get("ownerReferences", ()):
-        owner["uid"] = owner.get("uid") or NO_UID
-    return await _dry(kube, manifest)
+    said: list[Verdict] = []
+    for manifest in copy.deepcopy(manifests):
+        for owner in manifest["metadata"].get("ownerReferences", ()):
+            owner["uid"] = owner.get("uid") or NO_UID
+        said += await _careful(_dry(kube, manifest))
+    return [one for one in said if one.state != "ok"] or said
 
 
 async def _secrets(kube: Cluster, subject: Subject) -> list[Verdict]:
@@ -193,8 +193,8 @@ async def _kinds(kube: Cluster, subject: Subject) -> list[Verdict]:
         found.append(
             doubt(
                 "spec.monitoring.podMonitor",
-                "spec.monitoring.podMonitor: the cluster does not know the kind PodMonitor; install it, or scrape ports"
-                " 8000 and 8001 of the pods in another way",
+                "spec.monitoring.podMonitor: the cluster does not know the kind PodMonitor; install it, or scrape port"
+                " 8000 of the pods in another way",
             )
         )
     return found or [ok("KEDA and PodMonitor are served, or not needed")]
@@ -256,11 +256,11 @@ _OF_BODY: tuple[tuple[str, str, str, str, Callable[[Cluster, Manifest], Awaitabl
 Look = Callable[[Cluster, Subject], Awaitable[list[Verdict]]]
 _OF_SUBJECT: tuple[tuple[str, str, str, str, Look], ...] = (
     (
-        "pods-dry-run",
+        "children-dry-run",
         "What is passed on to Kubernetes as it is can only be judged by Kubernetes.",
-        "Correct the field of podTemplate, placement or security that it names.",
+        "Correct the field of podTemplate, placement, service or networkPolicy that it names.",
         "kubernetes/kubernetes: dryRun=All",
-        _pods,
+        _children,
     ),
     (
         "secrets-there",

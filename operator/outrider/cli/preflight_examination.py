@@ -26,7 +26,8 @@ from outrider.engine import gpus
 from outrider.engine.admission import CHECKS, examine
 from outrider.engine.model_facts import ModelFacts, PairFacts
 from outrider.errors import InvalidSpec
-from outrider.manifests import deployment, engine_container, engine_settings
+from outrider.manifests import deployment, engine_container, engine_settings, network_policy, service
+from outrider.manifests.meta import Manifest
 
 DEPLOYMENT_CHECKS: tuple[PreflightCheck, ...] = (
     *preflight_model.CHECKS,
@@ -122,19 +123,21 @@ def _rendered(subject: Subject) -> Iterator[Verdict]:
         yield not_checked("admission refuses the resource")
         return
     try:
-        stable_deployment(subject)
+        judged_by_kubernetes(subject)
     except InvalidSpec as error:
         yield Verdict("refused", error.message, "", error.reason)
     else:
         yield ok("the Deployment can be put together")
 
 
-def stable_deployment(subject: Subject) -> dict[str, object]:
-    """The Deployment of the service, as the operator would apply it.
+def judged_by_kubernetes(subject: Subject) -> list[Manifest]:
+    """The children that the operator would apply with what is passed on as it is.
 
     Raises:
-        InvalidSpec: it cannot be put together.
+        InvalidSpec: the Deployment cannot be put together.
     """
-    config = engine_settings.engine_config(subject.resource, subject.resolved)
-    engine = engine_container.build(subject.resource, subject.resolved, config)
-    return deployment.deployment(subject.resource, subject.resolved, engine)
+    resource, resolved = subject.resource, subject.resolved
+    config = engine_settings.engine_config(resource, resolved)
+    engine = engine_container.build(resource, resolved, config)
+    children = [deployment.deployment(resource, resolved, engine), service.service(resource, resolved)]
+    return [*children, *([network_policy.network_policy(resource, None)] if resolved.network_policy else [])]

@@ -80,7 +80,7 @@ async def test_a_cluster_that_has_everything() -> None:
         (
             "namespace",
             "dry-run",
-            "pods-dry-run",
+            "children-dry-run",
             "secrets-there",
             "claims-there",
             "kinds-served",
@@ -88,7 +88,7 @@ async def test_a_cluster_that_has_everything() -> None:
         ),
         "ok",
     )
-    assert [manifest["kind"] for manifest in cluster.sent] == ["SpeculativeInferenceService", "Deployment"]
+    assert [manifest["kind"] for manifest in cluster.sent] == ["SpeculativeInferenceService", "Deployment", "Service"]
 
 
 CASES: list[Any] = [
@@ -117,13 +117,35 @@ CASES: list[Any] = [
     ),
     ("dry-run", {"metadata.name": None}, {}, "notChecked", "metadata.name is not given"),
     (
-        "pods-dry-run",
+        "children-dry-run",
         {},
         {"refusals": {"Deployment": Conflict("Conflict", "bad affinity", 409)}},
         "refused",
         "the API server refuses the Deployment: bad affinity",
     ),
-    ("pods-dry-run", {"spec.engine": {"extraArgs": ["--swap-space=4"]}}, {}, "notChecked", "admission refuses"),
+    (
+        "children-dry-run",
+        {"spec.service": {"annotations": {"a": "b"}}},
+        {"refusals": {"Service": KubeError("ApplyRefused", "bad annotation", 422)}},
+        "refused",
+        "the API server refuses the Service: bad annotation",
+    ),
+    (
+        "children-dry-run",
+        {"spec.networkPolicy": {"allowFrom": [{"podSelectors": {}}]}},
+        {"refusals": {"NetworkPolicy": KubeError("ApplyRefused", "no podSelectors", 422)}},
+        "refused",
+        "the API server refuses the NetworkPolicy: no podSelectors",
+    ),
+    ("children-dry-run", {"spec.networkPolicy": {"enabled": True}}, {}, "ok", "takes the Deployment"),
+    (
+        "children-dry-run",
+        {},
+        {"refusals": {"Service": Forbidden("Forbidden", "may not patch", 403)}},
+        "notChecked",
+        "you may not look: may not patch",
+    ),
+    ("children-dry-run", {"spec.engine": {"extraArgs": ["--swap-space=4"]}}, {}, "notChecked", "admission refuses"),
     ("secrets-there", TOKEN, {}, "refused", "spec.model.tokenSecret: there is no Secret hub"),
     ("secrets-there", TOKEN, {"objects": [("Secret", "hub", {"data": {}})]}, "refused", "has no key token"),
     ("secrets-there", TOKEN, {"objects": [("Secret", "hub", {"data": {"token": "eA=="}})]}, "ok", "is there"),
@@ -246,7 +268,7 @@ async def test_what_is_sent_is_what_the_user_wrote_and_what_the_operator_would_m
     cluster = FakeCluster()
     written = {"metadata.uid": "5f0c", "metadata.resourceVersion": "7", "status": {"replicas": {}}}
     await outcomes(cluster, written)
-    service, deployment = cluster.sent
+    service, deployment, _ = cluster.sent
     assert service["metadata"] == {"name": "chat", "namespace": "ml"}
     assert "status" not in service
     assert service["spec"] == example()["spec"]
