@@ -88,8 +88,8 @@ def capture_sizes(config: EngineConfig) -> tuple[int, ...]:
 def initial_schedule(config: EngineConfig) -> Schedule:
     """What the engine runs before it hears of a decision, and when its lease has run out.
 
-    Mode Fixed: the schedule of the resource. Otherwise one K for all batch sizes: the largest with graphs that is not
-    above the wished one, or the smallest that the user's lower bound allows.
+    Mode Fixed: the schedule of the resource, with its last row up to the largest batch. Otherwise one K for all batch
+    sizes: the largest with graphs that is not above the wished one, or the smallest that the user's lower bound allows.
 
     Raises:
         InvalidSchedule: the schedule of the resource is not one that this engine can run.
@@ -103,7 +103,10 @@ def initial_schedule(config: EngineConfig) -> Schedule:
             for row in config.rows
             if row.first <= largest
         ]
-        return parse_rows(rows, ceiling=config.max_speculative_tokens, max_batch_size=largest, allowed=values)
+        checked = parse_rows(rows, ceiling=config.max_speculative_tokens, max_batch_size=largest, allowed=values)
+        # vLLM keeps the last row's K beyond it. The controller takes a schedule that ends early for one of an engine
+        # with other batch sizes, and would return to it in every pass.
+        return from_lookup(checked.lookup(largest)[1:])
     allowed = [k for k in values if k >= config.min_speculative_tokens] or [max(values)]
     below = [k for k in allowed if k <= config.initial_speculative_tokens]
     return constant(below[-1] if below else allowed[0], largest)

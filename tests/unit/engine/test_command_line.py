@@ -152,7 +152,10 @@ def test_an_engine_of_very_few_requests_gets_as_many_k_as_its_table_has_rows() -
             id="a fixed schedule, holes filled and cut at the largest batch",
         ),
         pytest.param(
-            {"mode": "Fixed", "rows": rows((1, 16, 3), (300, 400, 0))}, "1-16:3", id="rows past the largest batch"
+            {"mode": "Fixed", "rows": rows((1, 16, 3), (300, 400, 0))}, "1-256:3", id="rows past the largest batch"
+        ),
+        pytest.param(
+            {"mode": "Fixed", "rows": rows((1, 16, 3), (17, 64, 1))}, "1-16:3 17-256:1", id="the last row goes on"
         ),
         pytest.param({"rows": rows((1, 16, 1))}, "1-256:3", id="a schedule that only mode Fixed keeps"),
     ],

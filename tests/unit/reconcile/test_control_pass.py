@@ -217,6 +217,18 @@ class TestDecision:
         assert schedule_of(world) == "1: 1-256:3"
         assert world.kube.created("Event") == []
 
+    @pytest.mark.parametrize("last", [pytest.param(64, id="ends early"), pytest.param(256, id="ends with the batch")])
+    async def test_a_fixed_schedule_is_not_decided_again(self, last: int) -> None:
+        rows = [
+            {"first": 1, "last": 16, "speculativeTokens": 3},
+            {"first": 17, "last": last, "speculativeTokens": 1},
+        ]
+        world = await serving({"spec.speculation.tuning": {"mode": "Fixed", "schedule": rows}})
+        for _ in range(2):
+            await next_pass(world)
+        assert schedule_of(world) == "1: 1-16:3 17-256:1"
+        assert world.kube.created("Event") == []
+
 
 class TestQuiet:
     async def test_a_pass_without_changes_writes_nothing(self) -> None:
