@@ -8,6 +8,7 @@ from pydantic import Field
 
 from outrider.api.arguments import Argument, EnvironmentName
 from outrider.api.fields import (
+    VERSION_PATTERN,
     Bool,
     Image,
     Int,
@@ -102,7 +103,7 @@ class EngineSettings(Part):
         ),
     )
 
-    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+([.-]?[a-z0-9.]+)?$", max_length=32)] | None = None
+    version: Annotated[str, Field(pattern=VERSION_PATTERN, max_length=32)] | None = None
     """Version of vLLM in the image, for example `0.33.0`, which it is when left out; what is checked depends on it."""
     image: Image | None = None
     """Image of the engine, up to 512 characters, for example `registry.example.com/vllm:0.33.0`; the operator's own for

@@ -188,7 +188,12 @@ def _quantity_text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
-_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+VERSION_PATTERN = r"^[0-9]+\.[0-9]+\.[0-9]+([.-]?[a-z0-9.]+)?$"
+WORD_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+REVISION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
+OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+LABEL_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 Int = Annotated[int, Field(strict=True)]
 Bool = StrictBool
@@ -250,21 +255,21 @@ Address = Annotated[
 Image = Annotated[str, Field(pattern=r"^[!-~]+$", max_length=512)]
 """Reference of a container image."""
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
+Word = Annotated[str, Field(pattern=WORD_PATTERN, max_length=128)]
 """One word of an engine's vocabulary, such as a quantisation method."""
-Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=128)]
+Revision = Annotated[str, Field(pattern=REVISION_PATTERN, max_length=128)]
 """A commit, tag or branch of a model repository."""
-ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
-LabelName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+ObjectName = Annotated[str, Field(pattern=OBJECT_NAME_PATTERN, max_length=253)]
+LabelName = Annotated[str, Field(pattern=LABEL_NAME_PATTERN, max_length=63)]
 """A name of small letters, digits and dashes, as Kubernetes gives to parts of a pod."""
 Quantity = Annotated[
     str,
     BeforeValidator(_quantity_text),
-    Field(pattern=_QUANTITY, max_length=32),
+    Field(pattern=QUANTITY_PATTERN, max_length=32),
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": _QUANTITY,
+            "pattern": QUANTITY_PATTERN,
             "minimum": 0,
             "maxLength": 32,
             "x-kubernetes-int-or-string": True,

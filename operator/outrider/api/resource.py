@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from outrider.api import KIND
+from outrider.api import KIND, faults
 from outrider.api.engine import EngineSettings
 from outrider.api.fields import Bool, Part, Rule, Values
 from outrider.api.hardware import Parallelism, Placement, Resources
@@ -255,13 +255,11 @@ def parse(body: Mapping[str, Any]) -> SpeculativeInferenceService:
 
 def _sentence(error: ValidationError) -> str:
     """One sentence a fault, each opening with the path of the field."""
-    faults = []
+    sentences = []
     for fault in error.errors(include_url=False):
-        path = "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in fault["loc"])
-        path += str(fault.get("ctx", {}).get("path", ""))
-        text = fault["msg"]
+        text = faults.in_words(fault)
         if fault["type"] == "extra_forbidden":
             block = ".".join(item for item in fault["loc"][:-1] if isinstance(item, str))
             text = f"no field of this name: remove it, or see kubectl explain sis.{block} for those that there are"
-        faults.append(f"{path.removeprefix('.')}: {text}")
-    return "; ".join(faults)
+        sentences.append(f"{faults.path_of(fault)}: {text}")
+    return "; ".join(sentences)

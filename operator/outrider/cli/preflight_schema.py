@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from outrider.api import KIND
+from outrider.api.faults import in_words, path_of
 from outrider.api.resource import Spec, SpeculativeInferenceService
 from outrider.cli.preflight_outcome import Verdict
 
@@ -51,14 +52,11 @@ def faults(body: Mapping[str, Any]) -> list[Verdict]:
 
 
 def _fault(fault: Mapping[str, Any]) -> Verdict:
-    path = "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in fault["loc"])
-    path = (path + str(fault.get("ctx", {}).get("path", ""))).removeprefix(".")
-    message = f"{path}: {fault['msg']}"
+    path = path_of(fault)
+    message = f"{path}: {in_words(fault)}"
     if fault["type"] == "extra_forbidden":
         meant = nearest(path)
         message = f"{path}: there is no such field" + (f"; did you mean {meant}?" if meant else "; remove it")
-    elif isinstance(fault.get("input"), bool) and "'Off'" in message:
-        message += "; write the word in quotes: YAML reads a bare Off as a boolean"
     return Verdict("refused", message, path, "InvalidSpec")
 
 

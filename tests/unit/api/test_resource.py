@@ -88,7 +88,7 @@ def test_an_object_of_another_kind_is_not_read() -> None:
 
 
 def test_an_object_without_a_spec_is_refused_and_not_a_crash() -> None:
-    with pytest.raises(InvalidSpec, match="spec: Field required"):
+    with pytest.raises(InvalidSpec, match="spec: is needed"):
         parse(changed(example(), {"spec": None}))
 
 

@@ -52,19 +52,19 @@ def test_every_field_is_nearest_to_itself() -> None:
         pytest.param({"spec.xyzzy": 1}, ["spec.xyzzy: there is no such field; remove it"], id="nothing near"),
         pytest.param(
             {"spec.speculation.maxSpeculativeTokens": "5"},
-            ["spec.speculation.maxSpeculativeTokens: Input should be a valid integer"],
+            ["spec.speculation.maxSpeculativeTokens: must be a whole number"],
             id="a type",
         ),
         pytest.param(
             {"spec.speculation.tuning": {"mode": False}},
-            ["spec.speculation.tuning.mode: Input should be 'Adaptive', 'Observe', 'Fixed' or 'Off'; write"],
+            ["spec.speculation.tuning.mode: must be 'Adaptive', 'Observe', 'Fixed' or 'Off'; write"],
             id="a bare Off, which YAML takes for a boolean",
         ),
         pytest.param({"metadata.name": "chat.v1"}, ["metadata.name must begin with a letter"], id="a name"),
         pytest.param({"kind": "Deployment"}, ["kind is 'Deployment', not SpeculativeInferenceService"], id="a kind"),
         pytest.param(
             {"spec.xyzzy": 1, "spec.speculation.maxSpeculativeTokens": "5"},
-            ["spec.speculation.maxSpeculativeTokens: Input", "spec.xyzzy: there is no such field"],
+            ["spec.speculation.maxSpeculativeTokens: must be", "spec.xyzzy: there is no such field"],
             id="two at once",
         ),
         pytest.param({}, [], id="nothing"),
