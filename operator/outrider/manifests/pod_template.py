@@ -73,20 +73,8 @@ def pod_template(
         "containers": [container],
         "volumes": [*_volumes(resource.name, settings), *volumes(more)],
         **_placement(resource),
+        **_prerequisites(resource),
     }
-    downloads = [
-        download | {"resources": _main_memory(resource), "securityContext": _container_security()}
-        for download in weights.downloads(resource)
-    ]
-    if downloads:
-        spec["initContainers"] = downloads
-    if resource.spec.engine.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in resource.spec.engine.image_pull_secrets]
-    if resource.spec.resources.resource_claims:
-        spec["resourceClaims"] = [
-            {"name": one.name, "resourceClaimTemplateName": one.resource_claim_template_name}
-            for one in resource.spec.resources.resource_claims
-        ]
     pod_labels = {COMPONENT_LABEL: "engine"} | labels(resource) | selector(resource, track)
     template: Manifest = {"metadata": {"labels": pod_labels}, "spec": spec}
     added = resource.spec.pod_template
@@ -94,6 +82,23 @@ def pod_template(
     template = pod_template_merge.merge(added, template)
     template["metadata"]["labels"][REVISION_LABEL] = revision(template)
     return template
+
+
+def _prerequisites(resource: SpeculativeInferenceService) -> Manifest:
+    """What must be there, or be done, before the engine starts; only what the resource asks for."""
+    downloads = [
+        download | {"resources": _main_memory(resource), "securityContext": _container_security()}
+        for download in weights.downloads(resource)
+    ]
+    wanted = {
+        "initContainers": downloads,
+        "imagePullSecrets": [{"name": name} for name in resource.spec.engine.image_pull_secrets],
+        "resourceClaims": [
+            {"name": one.name, "resourceClaimTemplateName": one.resource_claim_template_name}
+            for one in resource.spec.resources.resource_claims
+        ],
+    }
+    return {name: items for name, items in wanted.items() if items}
 
 
 def _placement(resource: SpeculativeInferenceService) -> Manifest:

@@ -34,7 +34,6 @@ def scaled_object(
 
     Targets are whole numbers. The order of triggers is part of the metrics' names and must never change; append only.
     """
-    scope = (resource.namespace, resource.name)
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -55,19 +54,23 @@ def scaled_object(
                 "restoreToOriginalReplicaCount": False,
                 "horizontalPodAutoscalerConfig": {"behavior": _behavior(stabilization_s)},
             },
-            "triggers": [
-                _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target),
-                _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
-                _trigger(
-                    "kv-cache", prometheus_url, queries.kv_cache_percent(*scope), settings.kv_cache_target_percent
-                ),
-                *(
-                    _trigger(one.name, prometheus_url, one.query, one.target, one.metric_type)
-                    for one in (resource.spec.autoscaling.triggers if resource.spec.autoscaling else ())
-                ),
-            ],
+            "triggers": _triggers(resource, settings, target, prometheus_url),
         },
     }
+
+
+def _triggers(
+    resource: SpeculativeInferenceService, settings: Resolved, target: int, prometheus_url: str
+) -> list[dict[str, Any]]:
+    """Ours first, then the user's in their order."""
+    scope = (resource.namespace, resource.name)
+    further = resource.spec.autoscaling.triggers if resource.spec.autoscaling else ()
+    return [
+        _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target),
+        _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
+        _trigger("kv-cache", prometheus_url, queries.kv_cache_percent(*scope), settings.kv_cache_target_percent),
+        *(_trigger(one.name, prometheus_url, one.query, one.target, one.metric_type) for one in further),
+    ]
 
 
 def warnings(resource: SpeculativeInferenceService) -> list[str]:
