@@ -116,6 +116,63 @@ def bodies() -> SearchStrategy[Body]:
     return st.builds(_edited, st.sampled_from([*examples, *admitted]), st.lists(edits(), max_size=MOST_EDITS))
 
 
+_MIRROR = {"hub": {"endpoint": "https://hub.example.com"}}
+_BESIDE_RULES: Mapping[str, Sequence[Any]] = {
+    "model.source": (
+        None,
+        {},
+        {"hub": {}},
+        _MIRROR,
+        {"volume": {"claimName": "m"}},
+        _MIRROR | {"volume": {"claimName": "m"}},
+    ),
+    "speculation.method": ("eagle3", "ngram", "suffix", "draft_model", "mtp", "dspark"),
+    "speculation.draft": (
+        None,
+        {"id": "org/drafter"},
+        {"id": "org/drafter", "tensorParallelSize": 2},
+        {"id": "org/drafter", "tensorParallelSize": 4, "source": {"hub": {}}},
+        {"id": "org/drafter", "source": _MIRROR},
+    ),
+    "speculation.maxSpeculativeTokens": (1, 2, 5),
+    "speculation.tuning.mode": (None, "Fixed", "Off"),
+    "speculation.tuning.initialSpeculativeTokens": (None, 0, 2, 5),
+    "speculation.tuning.minSpeculativeTokens": (None, 0, 2),
+    "speculation.ngram": (None, {}, {"promptLookupMin": 3}, {"promptLookupMin": 3, "promptLookupMax": 2}),
+    "speculation.heterogeneousVocab": (None, None, False, True),
+    "speculation.draftSampling": (None, "Greedy", "Probabilistic"),
+    "speculation.rejectionSampling": (None, {"method": "Fly"}, {"method": "Fly", "flyWindowSize": 2}),
+    "resources.gpus": (None, 1, 2, 4, 8, 12),
+    "resources.gpuResource": (None, "amd.com/gpu"),
+    "resources.resourceClaims": (None, [], [{"name": "gpus", "resourceClaimTemplateName": "h100"}]),
+    "parallelism.tensor": (None, 1, 2, 4, 8),
+    "parallelism.pipeline": (None, 1, 2, 3),
+    "parallelism.data": (None, 1, 2, 4),
+    "rollout.strategy": (None, "RollingUpdate", "Recreate"),
+    "rollout.maxSurge": (None, 0, 1),
+    "rollout.maxUnavailable": (None, 0, 1),
+    "storage.modelCache": (None, {}, {"claimName": "c"}, {"sizeLimit": 5}, {"claimName": "c", "sizeLimit": "5Gi"}),
+    "drain.terminationGraceSeconds": (None, 85, 86),
+    "drain.preStopSeconds": (None, 0, 20),
+}
+"""Values that their own types admit, so that nothing but rules can refuse them, with our sentences."""
+
+
+def beside_rules() -> SearchStrategy[Body]:
+    """The minimal example with a few blocks of the spec that rules look at; what is None is left out."""
+    blocks = sorted({path.split(".")[0] for path in _BESIDE_RULES})
+    chosen = st.lists(st.sampled_from(blocks), min_size=1, max_size=3, unique=True)
+    return chosen.flatmap(
+        lambda names: st.fixed_dictionaries(
+            {
+                f"spec.{path}": st.sampled_from(values)
+                for path, values in _BESIDE_RULES.items()
+                if path.split(".")[0] in names
+            }
+        )
+    ).map(lambda changes: changed(example(), changes))
+
+
 def _edited(body: Body, changes: Sequence[tuple[Path, Any]]) -> Body:
     result = copy.deepcopy(body)
     for path, value in changes:

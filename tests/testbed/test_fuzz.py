@@ -1,4 +1,5 @@
-"""Generated resources on a real API server: it agrees with us on each, and takes every child of those that we take.
+"""Generated resources on a real API server: it agrees with us on each, in the same words where a rule
+refuses, and takes every child of those that we take.
 
 The short form of `make fuzz`, which tries twenty thousand.
 """
@@ -10,7 +11,7 @@ import base64
 import json
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ import aiohttp
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from outrider.adapters.kube import APPLY_PATCH, as_patch
 from tests.fuzz.outcome import outcome
-from tests.fuzz.strategies import bodies
+from tests.fuzz.strategies import beside_rules, bodies
 from tests.testbed.cluster import Cluster
-from tests.unit.api.bodies import ROOT
+from tests.unit.api.bodies import ROOT, Body
 
 _PLURALS = {"NetworkPolicy": "networkpolicies"}
 _CALLS_AT_ONCE = 8
@@ -101,15 +103,19 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     asked.close()
 
 
-def test_the_api_server_agrees_and_takes_all_children(request: pytest.FixtureRequest, server: DryRun) -> None:
-    tally: Counter[str] = Counter()
-
-    @settings(
+def tried(request: pytest.FixtureRequest, resources: SearchStrategy[Body], one: Callable[[Body], None]) -> None:
+    """Try ``one`` on as many resources as the command line asks for."""
+    limits = settings(
         max_examples=request.config.getoption("--fuzz-examples"),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
-    @given(bodies())
-    def one(body: dict[str, Any]) -> None:
+    limits(given(resources)(one))()
+
+
+def test_the_api_server_agrees_and_takes_all_children(request: pytest.FixtureRequest, server: DryRun) -> None:
+    tally: Counter[str] = Counter()
+
+    def one(body: Body) -> None:
         found = outcome(body)
         said = server.refusals([body])
         if found.refused_by == "schema":
@@ -119,5 +125,20 @@ def test_the_api_server_agrees_and_takes_all_children(request: pytest.FixtureReq
         assert not server.refusals(found.children)
         tally[found.refused_by or "rendered"] += 1
 
-    one()
+    tried(request, bodies(), one)
     assert tally["rendered"] > 0.15 * tally.total(), tally
+
+
+def test_a_rule_says_the_same_at_the_api_server(request: pytest.FixtureRequest, server: DryRun) -> None:
+    verdicts: Counter[bool] = Counter()
+
+    def one(body: Body) -> None:
+        found, told = outcome(body), " ".join(server.refusals([body]))
+        refused = found.refused_by == "schema"
+        assert bool(told) == refused, told or found.message
+        for sentence in found.message.split("; ") if refused else ():
+            assert sentence.split(": ", 1)[-1] in told
+        verdicts[refused] += 1
+
+    tried(request, beside_rules(), one)
+    assert min(verdicts[True], verdicts[False]) > 0.15 * verdicts.total(), verdicts
