@@ -18,6 +18,8 @@ OWN_PREFIX = "serving.outrider.dev/"
 OWN_LABELS = (SERVICE_LABEL, TRACK_LABEL, REVISION_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL)
 """Those by which pods are found and told apart."""
 MANAGER = "outrider"
+ENGINE_CONTAINER = "engine"
+"""Others in its pod, such as a mesh's, may come before it: the kubelet sorts by name."""
 STABLE = "stable"
 CANDIDATE = "candidate"
 

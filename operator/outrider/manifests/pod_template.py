@@ -19,6 +19,7 @@ from outrider.manifests import pod_template_merge, secret, storage, weights
 from outrider.manifests.config_maps import schedule_name
 from outrider.manifests.meta import (
     COMPONENT_LABEL,
+    ENGINE_CONTAINER,
     OWN_LABELS,
     REVISION_LABEL,
     SERVICE_LABEL,
@@ -53,7 +54,7 @@ def pod_template(
         InvalidSpec: the user's own template has something that may not be added.
     """
     more = [*weights.mounts(resource), *filter(None, (storage.model_cache(resource), storage.compile_cache(resource)))]
-    container: Manifest = {"name": "engine", "image": image, "args": list(args), "env": list(env)}
+    container: Manifest = {"name": ENGINE_CONTAINER, "image": image, "args": list(args), "env": list(env)}
     if resource.spec.engine.image_pull_policy is not None:
         container["imagePullPolicy"] = resource.spec.engine.image_pull_policy
     container |= _container(resource, settings, controllable, more)

@@ -15,9 +15,8 @@ from outrider.api.surroundings import PodTemplate
 from outrider.engine.command_line import ADMIN_PORT, HTTP_PORT
 from outrider.errors import InvalidSpec
 from outrider.manifests import pod_security
-from outrider.manifests.meta import OWN_LABELS, OWN_PREFIX, Manifest
+from outrider.manifests.meta import ENGINE_CONTAINER, OWN_LABELS, OWN_PREFIX, Manifest
 
-ENGINE = "engine"
 ADMIN = "admin"
 """The volume with the key of the admin port."""
 POD_SECURITY = ("fsGroupChangePolicy", "supplementalGroups", "supplementalGroupsPolicy")
@@ -83,8 +82,8 @@ def merge(added: PodTemplate, template: Manifest) -> Manifest:
     ours: Manifest = template["spec"]
     more: Manifest = dict(added.spec)
     lists: dict[str, list[Any]] = {name: more.pop(name, None) or [] for name in _LISTS}
-    engine = [one for one in lists["containers"] if one["name"] == ENGINE]
-    sidecars = [pod_security.restricted(one) for one in lists["containers"] if one["name"] != ENGINE]
+    engine = [one for one in lists["containers"] if one["name"] == ENGINE_CONTAINER]
+    sidecars = [pod_security.restricted(one) for one in lists["containers"] if one["name"] != ENGINE_CONTAINER]
     first = [pod_security.restricted(one) for one in lists["initContainers"]]
     spec = {
         **more,
@@ -149,11 +148,11 @@ def _spec(spec: Mapping[str, Any], ours: Manifest, gpu_resource: str) -> Iterato
             yield _taken("volumes", volume["name"])
         for fault in pod_security.volume_faults(volume):
             yield f"spec.volumes[{volume['name']}]: {fault}"
-    taken = {ENGINE, *(one["name"] for one in ours.get("initContainers", ()))}
+    taken = {ENGINE_CONTAINER, *(one["name"] for one in ours.get("initContainers", ()))}
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
             name = container["name"]
-            if field == "containers" and name == ENGINE:
+            if field == "containers" and name == ENGINE_CONTAINER:
                 yield from _engine(container, ours["containers"][0], gpu_resource)
             elif name in taken:
                 yield _taken(field, name)
@@ -183,7 +182,7 @@ def _key(container: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _engine(more: Mapping[str, Any], ours: Manifest, gpu_resource: str) -> Iterator[str]:
-    path = f"spec.containers[{ENGINE}]"
+    path = f"spec.containers[{ENGINE_CONTAINER}]"
     for field in more:
         if field not in OF_ENGINE:
             why = REFUSED_OF_ENGINE.get(field, "remove it")

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from outrider.manifests.meta import ENGINE_CONTAINER, REVISION_LABEL
 from outrider.reconcile.redaction import last_words
 
 Manifest = Mapping[str, Any]
 
-ENGINE_CONTAINER = "engine"
-"""Others in its pod, such as a mesh's, may come before it: the kubelet sorts by name."""
-REVISION_LABEL = "serving.outrider.dev/revision"
 WORDS = 500
 """Characters of an engine's last words that are kept: the exception and what led to it, and room for the remedy."""
 _ON_ITS_WAY = ("PodInitializing", "ContainerCreating")

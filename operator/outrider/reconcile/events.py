@@ -13,9 +13,8 @@ from outrider.core.decision import Change
 from outrider.core.schedule import parse_text
 from outrider.errors import KubeError
 from outrider.manifests.event import event
-from outrider.manifests.meta import OWN_LABELS
+from outrider.manifests.meta import ENGINE_CONTAINER, OWN_LABELS
 from outrider.reconcile import rollout
-from outrider.reconcile.engine_pod import ENGINE_CONTAINER
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
 

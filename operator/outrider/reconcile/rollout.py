@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outrider.core.words import share
-from outrider.reconcile.engine_pod import REVISION_LABEL, EnginePod
+from outrider.manifests.meta import REVISION_LABEL
+from outrider.reconcile.engine_pod import EnginePod
 
 
 def under_way(deployment: Mapping[str, Any], pods: Sequence[EnginePod]) -> bool:

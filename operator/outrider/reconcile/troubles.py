@@ -14,8 +14,9 @@ from typing import Any
 from outrider.api.defaults import Resolved
 from outrider.api.resource import Spec
 from outrider.core.words import count
+from outrider.manifests.meta import ENGINE_CONTAINER
 from outrider.reconcile import remedies, rollout
-from outrider.reconcile.engine_pod import ENGINE_CONTAINER, EnginePod
+from outrider.reconcile.engine_pod import EnginePod
 
 PATIENCE_S = 60.0
 """For how long a pod may wait for a place before that is trouble: a scheduler that has backed off looks again within
