@@ -52,7 +52,9 @@ class EnginePod:
     failed: str = ""
     """Why it ended for good, such as an eviction; empty while it may still run."""
     container: str = ENGINE_CONTAINER
-    """Which container the rest tells of: the engine, or an init container that has failed before it."""
+    """Which container the rest tells of: the engine, or another that has failed."""
+    beside: bool = False
+    """That container runs beside the engine, which is ready, and not before it."""
     waiting_reason: str = ""
     """Why its container does not run: ``CrashLoopBackOff``, ``CreateContainerConfigError``, …; empty if it does."""
     waiting_message: str = ""
@@ -74,7 +76,8 @@ class EnginePod:
         """Read a pod as the API server has it."""
         meta, status, spec = body["metadata"], body.get("status", {}), body.get("spec", {})
         conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
-        container = _failed_before(status) or _engine(status.get("containerStatuses", []))
+        beside = _failed_beside(status.get("containerStatuses", []))
+        container = _failed_before(status) or beside or _engine(status.get("containerStatuses", []))
         waiting = container.get("state", {}).get("waiting", {})
         restarts = container.get("restartCount", 0)
         scheduled, ready = conditions.get("PodScheduled", {}), conditions.get("Ready", {})
@@ -90,6 +93,7 @@ class EnginePod:
             unscheduled=scheduled.get("message") or scheduled.get("reason", "") if unscheduled else "",
             failed=": ".join(filter(None, (status.get("reason") or "Failed", status.get("message")))) if failed else "",
             container=container.get("name", ENGINE_CONTAINER),
+            beside=container is beside,
             waiting_reason=waiting.get("reason", ""),
             waiting_message=last_words(waiting.get("message", ""), WORDS),
             restarts=restarts,
@@ -129,6 +133,21 @@ def _failed_before(status: Manifest) -> Manifest | None:
             failed: Manifest = one
             return failed
     return None
+
+
+def _failed_beside(statuses: list[Manifest]) -> Manifest | None:
+    """Another container that keeps the pod of a ready engine from being ready, if it does not run."""
+    if not _engine(statuses).get("ready"):
+        return None
+    stopped = (
+        one
+        for one in statuses
+        if not one.get("ready")
+        and one["name"] != ENGINE_CONTAINER
+        and "running" not in one.get("state", {})
+        and one.get("state", {}).get("waiting", {}).get("reason") not in _ON_ITS_WAY
+    )
+    return next(stopped, None)
 
 
 def _ending(container: Manifest, restarts: int) -> Ending | None:

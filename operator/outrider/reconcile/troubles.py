@@ -160,17 +160,19 @@ def _ended(pod: EnginePod, spec: Spec | None) -> Trouble | None:
     if ending is None:
         if pod.waiting_reason != "CrashLoopBackOff":
             return None
-        return Trouble("EngineCrashLoop", f"{_where(pod)}: {pod.waiting_message or pod.waiting_reason}")
+        reason = "SidecarFailed" if pod.beside else "EngineCrashLoop"
+        return Trouble(reason, f"{_where(pod)}: {pod.waiting_message or pod.waiting_reason}")
     if ending.life < pod.restarts == pod.served_life:
         return None
     said = f" Its last words: {ending.words}" if ending.words else ""
-    remedy = remedies.for_last_words(ending.words, spec)
+    remedy = "" if pod.beside else remedies.for_last_words(ending.words, spec)
     ended = f"exit status {ending.exit_code}" + (f"; {remedy}" if remedy else "")
-    if ending.reason == "OOMKilled":
+    if ending.reason == "OOMKilled" and not pod.beside:
         return Trouble("EngineOutOfMemory", f"{_where(pod)}: killed for want of memory; raise spec.resources.memory, of"
                        f" which spec.resources.sharedMemory is a part.{said}")  # fmt: skip
     if pod.container != ENGINE_CONTAINER:
-        return Trouble("InitContainerFailed", f"{_where(pod)}: it ended with {ended}.{said}")
+        reason = "SidecarFailed" if pod.beside else "InitContainerFailed"
+        return Trouble(reason, f"{_where(pod)}: it ended with {ended}.{said}")
     if pod.outlived_its_budget:
         return Trouble("StartupTimeout", f"{_where(pod)}: the engine was killed since it was not healthy within"
                        f" {pod.startup_budget_s:.0f} s; raise spec.startup.budgetSeconds, or see what it waits"
@@ -181,5 +183,6 @@ def _ended(pod: EnginePod, spec: Spec | None) -> Trouble | None:
 
 
 def _where(pod: EnginePod) -> str:
-    container = "" if pod.container == ENGINE_CONTAINER else f", init container {pod.container},"
+    kind = "container" if pod.beside else "init container"
+    container = "" if pod.container == ENGINE_CONTAINER else f", {kind} {pod.container},"
     return f"pod {pod.name}{container}" + (f" after {count(pod.restarts, 'restart')}" if pod.restarts else "")

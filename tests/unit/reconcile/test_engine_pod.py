@@ -168,3 +168,23 @@ def test_an_init_container_that_keeps_the_engine_from_starting(container: Manife
     )
     found = EnginePod.of(one)
     assert (found.container, found.waiting_reason) == (named, reason)
+
+
+@pytest.mark.parametrize(
+    ("engine", "guard", "named"),
+    [
+        pytest.param({"ready": True}, waiting("CrashLoopBackOff"), "guard", id="it ends again and again"),
+        pytest.param({"ready": True}, waiting("ImagePullBackOff"), "guard", id="its image is not there"),
+        pytest.param({"ready": True}, {"state": {"terminated": ended()}}, "guard", id="it has just ended"),
+        pytest.param({"ready": True}, waiting("ContainerCreating"), "engine", id="it is being made"),
+        pytest.param({"ready": True}, {"state": {"running": {}}}, "engine", id="it runs, and is not ready yet"),
+        pytest.param({"ready": True}, {"state": {"running": {}}, "ready": True}, "engine", id="it is ready"),
+        pytest.param({"ready": False}, waiting("CrashLoopBackOff"), "engine", id="the engine comes first"),
+    ],
+)
+def test_a_container_beside_a_ready_engine(engine: Manifest, guard: Manifest, named: str) -> None:
+    statuses = [{"name": "engine", "state": {"running": {}}, **engine}, {"name": "guard", **guard}]
+    one = pod(ready=False)
+    one["status"]["containerStatuses"] = statuses
+    found = EnginePod.of(one)
+    assert (found.container, found.beside) == (named, named == "guard")

@@ -153,6 +153,20 @@ class TestEnginesThatEnd:
             " Failed to copy: AccessDenied"
         )
 
+    @pytest.mark.parametrize("reason", ["Error", "OOMKilled"])
+    def test_a_container_beside_the_engine_is_named_and_nothing_of_the_engine_blamed(self, reason: str) -> None:
+        stopped = replace(held_back("401 Client Error", reason=reason), container="guard", beside=True)
+        trouble = only(stopped)
+        assert trouble.reason == "SidecarFailed"
+        assert trouble.message == (
+            "pod chat-a, container guard, after 2 restarts: it ended with exit status 1. Its last words:"
+            " 401 Client Error"
+        )
+
+    def test_of_a_container_beside_the_engine_whose_end_is_not_told(self) -> None:
+        stopped = replace(held_back(), container="guard", beside=True, ending=None)
+        assert only(stopped).reason == "SidecarFailed"
+
 
 class TestContainersThatAreRefused:
     @pytest.mark.parametrize(
