@@ -14,6 +14,7 @@ or `Hold`.
     │   └── Unavailable         time-out, overload, connection lost
     ├── MetricsError            the metrics store gave no usable answer
     │   ├── Unreachable         no answer in time
+    │   ├── AccessDenied        it refuses us, or we do not trust it
     │   └── Malformed           an answer that is not what was asked for
     └── EngineError             one engine's admin port
         ├── EngineUnreachable   no answer in time
@@ -91,6 +92,11 @@ class MetricsError(OperatorError):
 
 class Unreachable(MetricsError):
     """No answer in time: try again at the next control period."""
+
+
+class AccessDenied(MetricsError):
+    """The store does not accept who we are, or we not who it is: report the setting, and go on asking, since Secrets
+    are renewed while we run."""
 
 
 class Malformed(MetricsError):

@@ -18,6 +18,7 @@ import kopf
 from outrider.adapters.engine import EngineAdmin
 from outrider.adapters.kube import Kube
 from outrider.adapters.prometheus import Prometheus
+from outrider.adapters.prometheus_access import Access
 from outrider.api import GROUP, PLURAL, VERSION
 from outrider.reconcile.control import ControlPass, every
 from outrider.reconcile.neighbours import Neighbours
@@ -62,7 +63,8 @@ class Operator:
         kube, engines = await Kube.connect(), EngineAdmin()
         self._closing.push_async_callback(kube.close)
         self._closing.push_async_callback(engines.close)
-        neighbours = Neighbours(kube, Prometheus(self.settings.prometheus), engines, time.time, self.settings)
+        store = Prometheus(self.settings.prometheus, Access.of(self.settings))
+        neighbours = Neighbours(kube, store, engines, time.time, self.settings)
         objects = ObjectsPass(self.registry, neighbours, self._wake.set)
         self._queue = WorkQueue(objects.run)
         control = ControlPass(self.registry, neighbours, self._queue.remind)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, HttpUrl
+from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -14,6 +16,39 @@ def _names(value: object) -> object:
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
+def _headers(value: object) -> object:
+    """``Name=value`` with commas between them, the form that KEDA takes too."""
+    if not isinstance(value, str):
+        return value
+    return [tuple(part.strip() for part in one.split("=", 1)) for one in value.split(",") if one.strip()]
+
+
+def _public(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Headers that KEDA can be told of in a ScaledObject, which everybody in a service's namespace may read."""
+    for name, value in headers:
+        if not re.fullmatch(r"[A-Za-z0-9-]+", name) or not re.fullmatch(
+            r"[!-+\--<>-~]([ -+\--<>-~]*[!-+\--<>-~])?", value
+        ):
+            raise ValueError("a header is Name=value, and its value has neither commas nor equals signs")
+        if name.lower() in ("authorization", "cookie", "proxy-authorization"):
+            raise ValueError(
+                f"{name} carries a secret and belongs into a file: bearer token, or user name and password"
+            )
+    return headers
+
+
+def _without_password(url: HttpUrl) -> HttpUrl:
+    """Addresses go to logs, conditions and ScaledObjects."""
+    if url.username is not None or url.password is not None:
+        raise ValueError("a password has no place in an address: name the user and a file with the password")
+    return url
+
+
+Headers = Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(_headers), AfterValidator(_public)]
+Url = Annotated[HttpUrl, AfterValidator(_without_password)]
+AuthMode = Literal["basic", "bearer", "custom", "oauth", "tls"]
+
+
 class Settings(BaseSettings):
     """Settings of one operator process; every field is an environment variable with the prefix ``OUTRIDER_``."""
 
@@ -21,10 +56,32 @@ class Settings(BaseSettings):
         env_prefix="OUTRIDER_", frozen=True, extra="forbid", use_attribute_docstrings=True
     )
 
-    prometheus_url: HttpUrl = Field(examples=["http://prometheus-operated.monitoring:9090"])
+    prometheus_url: Url = Field(examples=["http://prometheus-operated.monitoring:9090"])
     """Where engine metrics are asked for."""
-    keda_prometheus_url: HttpUrl | None = None
+    prometheus_bearer_token_file: Path | None = None
+    """File with the token that the store wants, read again for every question."""
+    prometheus_username: str | None = Field(default=None, min_length=1, pattern="^[^:]+$")
+    """User name that the store wants."""
+    prometheus_password_file: Path | None = None
+    """File with that user's password, read again for every question."""
+    prometheus_ca_file: Path | None = None
+    """File with the authorities that may have signed the store's certificate; those of the system when left out."""
+    prometheus_client_certificate_file: Path | None = None
+    """File with the certificate that the store wants of its clients, read again for every connection."""
+    prometheus_client_key_file: Path | None = None
+    """File with the key of that certificate."""
+    prometheus_headers: Headers = Field(default=(), examples=["X-Scope-OrgID=ml"])
+    """Headers of every question, KEDA's too, as Name=value with commas between them, such as the tenant of Thanos or
+    Mimir; no secrets, since ScaledObjects show them."""
+    keda_prometheus_url: Url | None = None
     """The same store as KEDA reaches it, if that is another address."""
+    keda_trigger_authentication: str | None = Field(
+        default=None, max_length=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+    )
+    """Name of the ClusterTriggerAuthentication with which KEDA shows the store who it is; none when left out."""
+    keda_auth_modes: Annotated[tuple[AuthMode, ...], NoDecode, BeforeValidator(_names)] = ()
+    """What KEDA takes from it, with commas between them: basic, bearer, tls, custom, oauth; what the operator itself
+    shows the store when left out."""
     namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
     """Namespaces to look after, with commas between them; empty for all of them."""
     operator_namespace: str | None = None
@@ -49,6 +106,25 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least severe messages that are logged: DEBUG, INFO, WARNING or ERROR."""
 
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Ways to show who one is come whole, and one at a time."""
+        for one, other in (
+            ("prometheus_username", "prometheus_password_file"),
+            ("prometheus_client_certificate_file", "prometheus_client_key_file"),
+        ):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"{variable(one)} and {variable(other)} go together: set both, or none")
+        if self.prometheus_bearer_token_file is not None and self.prometheus_username is not None:
+            names = f"{variable('prometheus_bearer_token_file')} or {variable('prometheus_username')}"
+            raise ValueError(f"a question has one Authorization: set {names}, not both")
+        if self.keda_auth_modes and self.keda_trigger_authentication is None:
+            name = variable("keda_trigger_authentication")
+            raise ValueError(f"{variable('keda_auth_modes')} says what KEDA takes from {name}: set that too")
+        if len({"basic", "bearer", "oauth"} & set(self.keda_auth_modes)) > 1:
+            raise ValueError(f"{variable('keda_auth_modes')}: KEDA takes one of basic, bearer and oauth")
+        return self
+
     @property
     def window_s(self) -> float:
         """Length of the window that decisions look at: four scrapes at least, two periods so that windows overlap."""
@@ -63,6 +139,18 @@ class Settings(BaseSettings):
     def keda_prometheus(self) -> str:
         """The metrics store's address for KEDA's triggers."""
         return str(self.keda_prometheus_url or self.prometheus_url).rstrip("/")
+
+    @property
+    def auth_modes(self) -> tuple[AuthMode, ...]:
+        """What KEDA takes from its ClusterTriggerAuthentication; empty without one, or when that says so itself."""
+        if self.keda_trigger_authentication is None or self.keda_auth_modes:
+            return self.keda_auth_modes
+        own: dict[AuthMode, object] = {
+            "basic": self.prometheus_username,
+            "bearer": self.prometheus_bearer_token_file,
+            "tls": self.prometheus_client_certificate_file,
+        }
+        return tuple(mode for mode, shown in own.items() if shown is not None)
 
 
 def variable(field: str) -> str:
@@ -88,6 +176,6 @@ def described() -> list[str]:
 
 def _default(field: FieldInfo) -> str:
     value = field.default
-    if value in (None, ()):
+    if value is None or value == ():
         return "none"
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)

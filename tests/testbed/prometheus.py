@@ -71,6 +71,18 @@ def arguments(layout: Layout, interval_s: float) -> list[str | Path]:
     ]
 
 
+def guarded(layout: Layout, name: str, web: Path) -> list[str | Path]:
+    """Command line of a second Prometheus that scrapes what the first does, behind this web.config.file."""
+    return [
+        layout.tools["prometheus"],
+        f"--config.file={layout.data / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={layout.data / name}",
+        f"--web.listen-address={layout.address(name)}",
+        f"--web.config.file={web}",
+        "--scrape.discovery-reload-interval=500ms",
+    ]
+
+
 def targets_folder(data: Path) -> Path:
     """Where `add_target` leaves its files."""
     return data / "prometheus-targets"

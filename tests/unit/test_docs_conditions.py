@@ -17,7 +17,7 @@ REASON = re.compile(r"[A-Z][A-Za-z]+")
 POSITIONS = {"condition": 2, "Trouble": 0, "Missing": 0} | dict.fromkeys(
     (
         "InvalidSpec", "NotReady", "OperatorError", "KubeError", "Conflict", "Forbidden", "NotFound", "Unavailable",
-        "MetricsError", "Unreachable", "Malformed",
+        "MetricsError", "Unreachable", "AccessDenied", "Malformed",
     ),
     0,
 )  # fmt: skip

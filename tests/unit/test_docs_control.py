@@ -32,14 +32,15 @@ def names_of(source: Path) -> set[str]:
 
 def nodes() -> Iterator[ast.AST]:
     """Of all files that may hold a schedule, or tell why there are no metrics."""
-    asked = [*(SOURCES / "core").glob("*.py"), SOURCES / "reconcile" / "control.py", SOURCES / "adapters/prometheus.py"]
+    store = (SOURCES / "adapters").glob("prometheus*.py")
+    asked = [*(SOURCES / "core").glob("*.py"), SOURCES / "reconcile" / "control.py", *store]
     for source in asked:
         yield from ast.walk(ast.parse(source.read_text()))
 
 
 def words_in_code() -> set[str]:
     """First constant text that a hold, a `Missing` or an error of Prometheus is given."""
-    makers = {"hold", "Missing", "Unreachable", "Malformed"}
+    makers = {"hold", "Missing", "Unreachable", "AccessDenied", "Malformed"}
     found = set()
     for node in nodes():
         if isinstance(node, ast.Call):

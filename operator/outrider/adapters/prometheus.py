@@ -12,22 +12,22 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util import Retry
 
+from outrider.adapters.prometheus_access import Access
 from outrider.core import engine_metrics as names
 from outrider.core.series import Series
-from outrider.errors import Malformed, Unreachable
+from outrider.errors import AccessDenied, Malformed
 
 ServiceKey = tuple[str, str]
 """Namespace and name."""
 Row = tuple[dict[str, str], tuple[tuple[float, float], ...]]
 """Labels and samples of a series."""
 
+NOBODY = Access()
 TIMEOUT_S = 10
 """Shorter than a control period: a slow answer costs one period, not two."""
 SERVICE_LABEL = "serving_outrider_dev_service"
@@ -60,17 +60,18 @@ GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
 class Prometheus:
     """A metrics store that speaks Prometheus' query API."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._client = PrometheusConnect(url, retry=Retry(total=0), timeout=timeout_s, method="POST")
-        self._timeout_s = timeout_s
-        parts = urlsplit(url)
-        self.url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # for messages: without a password
+    def __init__(self, url: str, access: Access = NOBODY, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._client = PrometheusConnect(
+            url, session=access.session(), retry=Retry(total=0), timeout=timeout_s, method="POST"
+        )
+        self.url, self._access, self._timeout_s = url, access, timeout_s
 
     async def engine_series(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
         """Samples of the stable track's engines between ``at_s - window_s`` and ``at_s``, by service.
 
         Raises:
             Unreachable: no answer in time.
+            AccessDenied: it refuses us, or we do not trust it.
             Malformed: an answer that is no range vector.
         """
         answers = await asyncio.gather(*(self._query(query, at_s) for query in queries(window_s)))
@@ -91,8 +92,8 @@ class Prometheus:
             raise Malformed(
                 "PrometheusMalformed", f"Prometheus at {self.url} did not answer '{query}' with a range vector"
             ) from error
-        except (TimeoutError, requests.RequestException, PrometheusApiClientException) as error:
-            raise Unreachable("PrometheusUnreachable", f"Prometheus at {self.url}: {_short(error)}") from error
+        except (AccessDenied, OSError, PrometheusApiClientException) as error:  # a time-out is an OSError too
+            raise self._access.explained(error, f"Prometheus at {self.url}") from error
 
 
 def queries(window_s: float) -> list[str]:
@@ -111,12 +112,3 @@ def _row(row: dict[str, Any]) -> Row:
 def _finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
     samples = ((float(time_s), float(text)) for time_s, text in values)
     return tuple((time_s, value) for time_s, value in samples if math.isfinite(value))
-
-
-def _short(error: Exception) -> str:
-    """What happened in a few words; the libraries' own tell the whole query and the connection pool's address."""
-    if isinstance(error, TimeoutError | requests.Timeout):
-        return "no answer in time"
-    if isinstance(error, requests.ConnectionError):
-        return "no connection"
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

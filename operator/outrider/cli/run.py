@@ -45,7 +45,13 @@ async def _serve(settings: Settings) -> None:
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
+    if not fault["loc"]:  # settings that do not go together, which the sentence names
+        return f"outrider: {_found(fault)}"
     field = str(fault["loc"][0])
-    found = "is not set" if fault["type"] == "missing" else fault["msg"]
+    found = "is not set" if fault["type"] == "missing" else _found(fault)
     start = example(field)
     return f"outrider: setting {variable(field)}: {found}" + (f"; write for example {start}" if start else "")
+
+
+def _found(fault: Mapping[str, Any]) -> str:
+    return str(fault["msg"]).removeprefix("Value error, ")

@@ -26,8 +26,10 @@ from outrider.manifests import (
     scaled_object,
     service,
     service_account,
+    store_access,
 )
 from outrider.manifests.engine_container import EngineContainer
+from outrider.manifests.store_access import StoreAccess
 from outrider.reconcile import children, delivery, edge, effective, events, persistence, replicas, status
 from outrider.reconcile.configuration import controller_config
 from outrider.reconcile.neighbours import Manifest, Neighbours
@@ -171,7 +173,8 @@ class ObjectsPass:
                 prometheus_url=settings.keda_prometheus,
                 stabilization_s=resolved.scale_down_stabilization_s,
             )
-            await children.apply(one, scaled, self._neighbours)
+            access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)
+            await children.apply(one, store_access.with_access(scaled, access), self._neighbours)
         if await self._neighbours.kube.serves(*POD_MONITOR):
             if resolved.pod_monitor:
                 monitor = pod_monitor.pod_monitor(resource, settings.scrape_interval_s)

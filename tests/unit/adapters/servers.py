@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -89,16 +90,18 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(give: Answer, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Server]:
+async def serving(
+    give: Answer, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
     """A server that runs for the length of the block; port 0 takes any."""
     server = Server(give)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, host, port)
+    site = web.TCPSite(runner, host, port, ssl_context=tls)
     await site.start()
-    server.url = f"http://{host}:{runner.addresses[0][1]}"
+    server.url = f"http{'s' if tls else ''}://{host}:{runner.addresses[0][1]}"
     try:
         yield server
     finally:

@@ -8,6 +8,7 @@ import pytest
 
 from outrider.manifests import promql, queries
 from outrider.manifests.scaled_object import waiting_target, warnings
+from outrider.manifests.store_access import StoreAccess, with_access
 from tests.unit.api.bodies import resource
 from tests.unit.manifests.builders import made
 
@@ -152,3 +153,36 @@ def test_c24_an_average_is_divided_twice(changes: dict[str, Any], warned: bool) 
 )
 def test_whether_a_query_answers_with_an_average(query: str, average: bool) -> None:
     assert promql.is_average(query) is average
+
+
+def test_what_keda_shows_the_store_goes_with_every_trigger_that_asks_it() -> None:
+    plain = made({"spec.autoscaling.triggers": [OWN]})["ScaledObject"]
+    plain["spec"]["triggers"].append({"type": "cron", "name": "night", "metadata": {"timezone": "UTC"}})
+    access = StoreAccess("outrider-prometheus", ("basic", "tls"), (("X-Scope-OrgID", "ml"), ("X-From", "outrider")))
+    *asking, other = with_access(plain, access)["spec"]["triggers"]
+    assert [one["name"] for one in asking] == ["in-flight", "waiting", "kv-cache", "gateway"]
+    for one in asking:
+        assert one["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "outrider-prometheus"}
+        assert one["metadata"]["authModes"] == "basic,tls"
+        assert one["metadata"]["customHeaders"] == "X-Scope-OrgID=ml,X-From=outrider"
+    assert other == plain["spec"]["triggers"][-1]
+
+
+@pytest.mark.parametrize(
+    ("access", "added"),
+    [
+        pytest.param(StoreAccess(), set(), id="a store that is open"),
+        pytest.param(StoreAccess(headers=(("X-Scope-OrgID", "ml"),)), {"customHeaders"}, id="a tenant alone"),
+        pytest.param(StoreAccess("a"), set(), id="a reference that names its modes itself"),
+        pytest.param(StoreAccess("a", ("bearer",)), {"authModes"}, id="a reference and its mode"),
+    ],
+)
+def test_nothing_is_added_that_was_not_asked_for(access: StoreAccess, added: set[str]) -> None:
+    before = made()["ScaledObject"]
+    after = with_access(before, access)
+    for one, other in zip(before["spec"]["triggers"], after["spec"]["triggers"], strict=True):
+        assert other["metadata"].keys() - one["metadata"].keys() == added
+        assert ("authenticationRef" in other) == (access.trigger_authentication is not None)
+    assert {name: value for name, value in after["spec"].items() if name != "triggers"} == {
+        name: value for name, value in before["spec"].items() if name != "triggers"
+    }
