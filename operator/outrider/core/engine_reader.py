@@ -143,11 +143,11 @@ class EngineReader:
         vLLM writes gauges at the end of a step. When all requests are aborted at once no further step comes, and the
         last values stay for ever.
         """
-        shown = [self._history(aliases)[-STALE_SCRAPES:] for aliases in _IN_FLIGHT]
-        running, waiting = (samples[-1][1] if samples else 0.0 for samples in shown)
-        if running + waiting <= 0 or not all(_stands(samples) for samples in shown if samples):
+        running, waiting = (self.last(aliases) or 0.0 for aliases in _IN_FLIGHT)
+        shown = [samples for aliases in _IN_FLIGHT for samples in self._newest(aliases)]
+        if running + waiting <= 0 or not all(_stands(samples) for samples in shown):
             return None
-        since_s = min(samples[0][0] for samples in shown if samples)
+        since_s = min(samples[0][0] for samples in shown)
         rises = [self.increase(aliases, suffix, since_s) for aliases, suffix in _PROGRESS]
         if all(rise is None for rise in rises) or any(rises):
             return None
@@ -159,6 +159,12 @@ class EngineReader:
 
     def _history(self, aliases: Sequence[str]) -> Samples:
         return gauge(self.family(aliases), float("-inf"), self._until_s)
+
+    def _newest(self, aliases: Sequence[str]) -> list[Samples]:
+        """The last scrapes of each series that still tells; each replica of a store has its own, at its own moments."""
+        tails = [gauge((one,), float("-inf"), self._until_s)[-STALE_SCRAPES:] for one in self.family(aliases)]
+        latest = max((tail for tail in tails if tail), key=lambda tail: tail[-1][0], default=())
+        return [tail for tail in tails if tail and tail[-1][0] >= latest[0][0]]
 
     def _rise(self, tellers: Tellers, since_s: float) -> float | None:
         if len(tellers) == 1:

@@ -210,6 +210,42 @@ class TestC27FrozenGauges:
         assert seen(again, 90.0, 105.0).in_flight == 121.0
 
 
+def by_two_replicas(samples: Sequence[Series]) -> list[Series]:
+    """What two replicas of Prometheus make of it: every series twice, the second's scrapes two seconds earlier."""
+    return [
+        Series(one.name, {**one.labels, "prometheus_replica": name}, tuple((t - shift, v) for t, v in one.samples))
+        for one in samples
+        for name, shift in (("a", 0.0), ("b", 2.0))
+    ]
+
+
+class TestReplicasOfPrometheus:
+    def test_three_scrapes_of_each_are_too_few_to_call_an_engine_stale(self) -> None:
+        """Six moments in all, and yet no more than ten seconds, which a long step may take."""
+        assert seen(by_two_replicas(frozen(scrapes=3)), 80.0, 100.0).in_flight == 121.0
+
+    def test_four_of_each_are_enough(self) -> None:
+        assert missing(by_two_replicas(frozen()), until_s=100.0).reason == "StaleGauges"
+
+    def test_a_replica_that_went_down_does_not_hide_it(self) -> None:
+        down = [
+            Series(
+                one.name, {**one.labels, "prometheus_replica": "b"}, tuple((t - 60.0, v) for t, v in one.samples[:2])
+            )
+            for one in frozen()
+        ]
+        assert missing(frozen() + down, until_s=100.0).reason == "StaleGauges"
+
+    @pytest.mark.parametrize("since_s", [70.0, 80.0, 83.0])
+    def test_what_both_tell_counts_once(self, since_s: float) -> None:
+        moving = [TOKENS, PROMPT, ITERATIONS, DRAFTS]
+        once, twice = (
+            seen(found, since_s, 100.0) for found in (frozen(moving=moving), by_two_replicas(frozen(moving=moving)))
+        )
+        assert (twice.generation_tokens, twice.num_drafts) == (once.generation_tokens, once.num_drafts)
+        assert (twice.running, twice.waiting, len(twice.engines)) == (106.0, 15.0, 1)
+
+
 class TestResets:
     """Resets that a plain difference hides: the counter had overtaken its old value by the next scrape."""
 
