@@ -5,7 +5,7 @@ A counter is never negative; a sample that is NaN, infinite or negative is no sa
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -59,11 +59,20 @@ def with_beginnings(family: Sequence[Series]) -> Sequence[Series]:
     first one, hence from the same scrape, and one before. All of a family that begin together were cut off by the query
     or came with the engine, and what they counted before is not known to belong here.
     """
-    begins_s = {one.samples[0][0] for one in family}
-    if len(begins_s) < 2:
+    begins = {one.samples[0][0]: one.samples for one in family}
+    if len(begins) < 2:
         return family
-    before_s = {after: before for one in family for (before, _), (after, _) in pairwise(one.samples)}
-    return [_from_zero(one, before_s.get(one.samples[0][0])) for one in family]
+    before_s = {moment: _before(moment, begins.values()) for moment in begins}
+    return [_from_zero(one, before_s[one.samples[0][0]]) for one in family]
+
+
+def _before(moment: float, others: Iterable[Samples]) -> float | None:
+    """When the scrape was before that of a moment, by one of the series that have samples of both."""
+    for samples in others:
+        index = bisect_left(samples, (moment,))
+        if 0 < index < len(samples) and samples[index][0] == moment:
+            return samples[index - 1][0]
+    return None
 
 
 def _from_zero(one: Series, since_s: float | None) -> Series:
