@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from outrider.cli import preflight_names
 from outrider.cli.preflight_outcome import PreflightCheck, Subject, Verdict, doubt, not_checked, ok, repeated
 from outrider.core.series import Missing
 from outrider.engine import memory
@@ -164,17 +165,7 @@ def _shared_memory(subject: Subject) -> Iterator[Verdict]:
 
 
 def _cache(subject: Subject) -> Iterator[Verdict]:
-    spec, most = subject.resource.spec, replicas(subject)
-    source, storage = spec.model.source, spec.storage
-    claims = [
-        (field, claim.claim_name)
-        for field, claim in (
-            ("spec.model.source.volume", source.volume if source is not None else None),
-            ("spec.storage.modelCache", storage.model_cache),
-            ("spec.storage.compileCache", storage.compile_cache),
-        )
-        if claim is not None and claim.claim_name is not None
-    ]
+    most, claims = replicas(subject), list(preflight_names.claims(subject))
     if claims and most > 1:
         named = ", ".join(f"{name} ({field})" for field, name in claims)
         yield not_checked(

@@ -192,7 +192,14 @@ CASES: list[Any] = [
         {"spec.storage": {"modelCache": {"claimName": "weights"}}},
         None,
         "notChecked",
-        "weights (spec.storage.modelCache) can be mounted by 6 replicas",
+        "weights (spec.storage.modelCache.claimName) can be mounted by 6 replicas",
+    ),
+    (
+        "cache-volume",
+        {"spec.speculation.draft.source": {"volume": {"claimName": "drafters"}}},
+        None,
+        "notChecked",
+        "drafters (spec.speculation.draft.source.volume.claimName) can be mounted by 6 replicas",
     ),
     (
         "cache-volume",
