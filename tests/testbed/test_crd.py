@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic.alias_generators import to_camel
 
-from outrider.api.fields import Part
+from outrider.api.rules import Part
 from outrider.api.speculation import Draft, Speculation
 from outrider.api.tuning import Tuning
 from tests.testbed.cluster import Cluster

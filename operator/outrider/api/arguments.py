@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from outrider.api.fields import judged, refusing
+from outrider.api.rules import judged, refusing
 
 # The engine's own table, with every flag's reason and remedy, is outrider.engine.flags; a test keeps the two in step.
 # Abbreviations and other spellings need the parser's rules and are caught at admission instead.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from outrider.api.fields import Part
+from outrider.api.rules import Part
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 MAX_MESSAGE_LENGTH = 1024  # a status is read by people; the full story is in events and logs

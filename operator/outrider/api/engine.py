@@ -7,22 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from outrider.api.arguments import Argument, EnvironmentName
-from outrider.api.fields import (
-    VERSION_PATTERN,
-    Bool,
-    Image,
-    Int,
-    ModelId,
-    ObjectName,
-    Part,
-    PullPolicy,
-    Rule,
-    SecretKey,
-    Word,
-    named,
-    unique,
-)
+from outrider.api.fields import VERSION_PATTERN, Bool, Image, Int, ModelId, ObjectName, PullPolicy, SecretKey, Word
 from outrider.api.raw import Raw
+from outrider.api.rules import Part, Rule, named, unique
 
 StructuredOutputBackend = Literal["auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"]
 LoraRank = Literal[8, 16, 32, 64, 128, 256, 320, 512]

@@ -13,14 +13,11 @@ from outrider.api.fields import (
     Int,
     LabelName,
     ObjectName,
-    Part,
     Quantity,
-    Rule,
     StringMap,
-    Values,
-    named,
 )
 from outrider.api.raw import Raw
+from outrider.api.rules import Part, Rule, Values, named
 
 MAX_GPUS = 16  # an engine stays on one node, and none has more
 

@@ -13,7 +13,8 @@ from outrider.api.defaults import (
     PRE_STOP_S,
     SHUTDOWN_TIMEOUT_S,
 )
-from outrider.api.fields import Int, Part, Rule
+from outrider.api.fields import Int
+from outrider.api.rules import Part, Rule
 
 Strategy = Literal["RollingUpdate", "Recreate"]
 

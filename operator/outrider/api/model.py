@@ -12,18 +12,14 @@ from outrider.api.fields import (
     Int,
     ModelId,
     ObjectName,
-    Part,
     Path,
     PullPolicy,
     Revision,
-    Rule,
     SecretKey,
     Text,
     Word,
-    judged,
-    matching,
-    refusing,
 )
+from outrider.api.rules import Part, Rule, judged, matching, refusing
 
 MAX_CONTEXT = 16_777_216  # no model comes near it; without a bound a slip of the keyboard would reach the engine
 SourceKind = Literal["hub", "volume", "image", "object_store"]

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outrider.api import KIND, faults
 from outrider.api.engine import EngineSettings
-from outrider.api.fields import Bool, Part, Rule, Values
+from outrider.api.fields import Bool
 from outrider.api.hardware import Parallelism, Placement, Resources
 from outrider.api.life import Disruption, Drain, Rollout, Startup
 from outrider.api.model import Model
+from outrider.api.rules import Part, Rule, Values
 from outrider.api.scaling import Autoscaling, Objectives
 from outrider.api.speculation import Speculation
 from outrider.api.surroundings import (

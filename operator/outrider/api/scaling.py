@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Int, LabelName, Part, Rule, Values, judged, named, refusing
+from outrider.api.fields import Int, LabelName
+from outrider.api.rules import Part, Rule, Values, judged, named, refusing
 
 Percentile = Literal[50, 75, 90, 95, 99]
 OWN_TRIGGERS = ("in-flight", "waiting", "kv-cache")

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Bool, Int, ModelId, Part, Revision, Rule, Values, Word
+from outrider.api.fields import Bool, Int, ModelId, Revision, Word
 from outrider.api.model import MAX_CONTEXT, Source
+from outrider.api.rules import Part, Rule, Values
 from outrider.api.tuning import MAX_SPECULATIVE_TOKENS, Tuning
 
 Method = Literal["eagle", "eagle3", "mtp", "draft_model", "ngram", "suffix", "dflash", "dspark"]

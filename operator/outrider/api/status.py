@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from outrider.api.conditions import Condition
-from outrider.api.fields import Int, Part
+from outrider.api.fields import Int
+from outrider.api.rules import Part
 from outrider.api.tuning import Mode, Policy
 
 HISTORY_LENGTH = 5

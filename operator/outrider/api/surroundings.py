@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Annotations, Bool, Int, ObjectName, Part, Quantity, Rule, StringMap
+from outrider.api.fields import Annotations, Bool, Int, ObjectName, Quantity, StringMap
 from outrider.api.raw import LargeRaw, Raw
+from outrider.api.rules import Part, Rule
 
 ServiceType = Literal["ClusterIP", "NodePort", "LoadBalancer"]
 Identity = Annotated[Int, Field(ge=1, le=2_147_483_647)]

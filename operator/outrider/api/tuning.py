@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from outrider.api.fields import Int, Part, Rule, Values
+from outrider.api.fields import Int
+from outrider.api.rules import Part, Rule, Values
 
 Mode = Literal["Adaptive", "Observe", "Fixed", "Off"]
 Policy = Literal["Goodput", "AcceptanceThreshold"]
