@@ -118,8 +118,8 @@ class TestTrial:
 
 
 def test_credit_grows_by_the_time_that_was_learnt() -> None:
-    known = learnt(learned_until_s=0.0, credit_s=1.0, probed_s=0.0)
-    outcome = run(known, observation(since=0.0, until=15.0))
+    known = learnt(learned_until_s=15.0, credit_s=1.0, probed_s=15.0)
+    outcome = run(known, observation(since=15.0, until=30.0), 30.0)
     assert outcome.state.credit_s == pytest.approx(1.0 + 15.0 * BUDGET)
 
 
