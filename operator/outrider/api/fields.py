@@ -21,7 +21,8 @@ QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 VERSION_PATTERN = r"^[0-9]+\.[0-9]+\.[0-9]+([.-]?[a-z0-9.]+)?$"
 WORD_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 REVISION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_./-]*$"
-OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+OBJECT_NAME_PATTERN = rf"^{_DOMAIN}$"
 LABEL_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 Int = Annotated[int, Field(strict=True)]
@@ -106,7 +107,6 @@ Quantity = Annotated[
     ),
 ]
 """A Kubernetes quantity; YAML may give a bare number, as in ``cpu: 4``."""
-_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 LABEL_KEY = rf"^({_DOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 EXTENDED_RESOURCE = rf"^{_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
@@ -153,5 +153,5 @@ class SecretKey(Part):
 
     name: ObjectName
     """Name of a Secret in the namespace of the service, for example `hub-token`."""
-    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    key: Annotated[str, Field(pattern=r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", max_length=253)]
     """Key inside the Secret, for example `token`."""
