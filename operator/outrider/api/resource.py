@@ -6,6 +6,7 @@ the last is our own output and never an input to a decision.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -31,6 +32,7 @@ from outrider.api.surroundings import (
 from outrider.errors import InvalidSpec
 
 MAX_NAME_LENGTH = 54  # KEDA names its HPA keda-hpa-<name>, and 63 is the limit there
+_NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 _TENSOR, _PIPELINE, _DATA, _GPUS = (
@@ -213,8 +215,8 @@ class SpeculativeInferenceService(BaseModel):
             f"metadata.name must be {MAX_NAME_LENGTH} characters or less: the autoscaler puts a prefix before it",
         ),
         Rule(
-            "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-            lambda resource: "." not in resource.metadata.name and not resource.metadata.name[:1].isdigit(),
+            f"self.metadata.name.matches('^{_NAME.pattern}$')",
+            lambda resource: _NAME.fullmatch(resource.metadata.name) is not None,
             "metadata.name must begin with a letter and hold only small letters, digits and dashes, since a Service"
             " gets the same name",
         ),

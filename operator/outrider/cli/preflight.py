@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EXIT_REFUSED, EXIT_USAGE = 1, 2
 HELP = """Check SpeculativeInferenceServices before they are deployed: form, admission, and what experience warns of.
 
-FILE is a file, a folder, or - for standard input; objects of other kinds are passed over. Without options nothing but
-the files is read. The sentences of form and admission are those that the operator would put into a condition.
+FILE is a file, a folder, or - for standard input; objects of other kinds are passed over. Without options only files
+are read. The sentences of form and admission are those that the operator would put into a condition.
 
 Exit status: 0 when nothing is refused, 1 when something is, 2 when the command itself cannot be carried out.
 

@@ -17,6 +17,7 @@ from outrider.engine.model_facts import ModelFacts
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
+STDIN = "standard input"
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -40,15 +41,18 @@ def documents(paths: Iterable[str]) -> list[Document]:
         Unreadable: a file is missing or no YAML, or nothing of our kind was found.
     """
     named = list(paths)
-    found = [document for path in named for document in _documents(path)]
+    objects = [document for path in named for document in _documents(path)]
+    found = [document for document in objects if document.body.get("kind") == KIND]
     if not found:
-        raise Unreadable(f"no {KIND} in {', '.join(named)}")
+        others = sorted({str(document.body["kind"]) for document in objects if document.body.get("kind")})
+        there_are = f", only {', '.join(others)}" if others else ""
+        raise Unreadable(f"no {KIND} in {', '.join(STDIN if path == '-' else path for path in named)}{there_are}")
     return found
 
 
 def _documents(path: str) -> Iterator[Document]:
     if path == "-":
-        yield from _parsed("standard input", sys.stdin.read())
+        yield from _parsed(STDIN, sys.stdin.read())
         return
     place = Path(path)
     files = [place]
@@ -62,12 +66,22 @@ def _parsed(source: str, text: str) -> Iterator[Document]:
     try:
         parsed = [document for document in yaml.load_all(text, _Loader) if document is not None]
     except yaml.YAMLError as error:
-        raise Unreadable(f"{source}: no YAML: {' '.join(str(error).split())}") from error
+        raise Unreadable(_no_yaml(source, text, error)) from error
     for number, document in enumerate(parsed, start=1):
         place = source if len(parsed) == 1 else f"{source}, document {number}"
         for body in _items(document):
-            if body.get("kind") == KIND:
-                yield Document(place, body)
+            yield Document(place, body)
+
+
+def _no_yaml(source: str, text: str, error: yaml.YAMLError) -> str:
+    """Where YAML ends in a text, and why."""
+    why = " ".join(str(error).split())
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark, problem = error.problem_mark, (error.context, error.problem)
+        source = f"{source}, line {mark.line + 1}, column {mark.column + 1}"
+        why = ", ".join(part for part in problem if part)
+    template = "; it looks like a template: render it first, and give the result" if "{{" in text else ""
+    return f"{source}: no YAML: {why}{template}"
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""The result of ``outrider preflight``: as a document and as tables.
+"""The result of ``outrider preflight``: as a document and for people.
 
 The document has the shape
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,7 +28,18 @@ from outrider.cli.preflight_outcome import Outcome, State, worst
 VERSION = 1
 WORDS: dict[State, str] = {"ok": "ok", "warning": "warning", "refused": "refused", "notChecked": "not checked"}
 STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "refused": "bold red", "notChecked": "dim"}
+NARROW = 72
+"""Columns below which the third column of a table has no room for words."""
 Group = Literal["form", "admission", "deployment", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding as it is shown."""
+
+    state: State
+    check: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,44 +92,72 @@ def _check(group: Group, outcome: Outcome) -> dict[str, Any]:
 
 
 def show(reports: Sequence[Report], *, everything: bool) -> None:
-    """Print the tables; of admission only what it has to say, unless ``everything`` is asked for."""
+    """Print what was found; of admission only what it has to say, unless ``everything`` is asked for.
+
+    A table on a terminal that has room for one; a line a finding where another program reads; else findings one below
+    the other.
+    """
     console = Console(highlight=False)
     for report in reports:
-        table = Table(title=f"{report.namespace}/{report.name} ({report.source})", title_justify="left", expand=True)
-        table.add_column("state", no_wrap=True)
-        table.add_column("check", no_wrap=True)
-        table.add_column("what", ratio=1, overflow="fold")
-        repeated = {said.code for group, one in report.outcomes if group == "deployment" for said in one.verdicts}
-        for group, outcome in report.outcomes:
-            speaks = outcome.state in ("warning", "refused") and outcome.name not in repeated
-            if everything or group != "admission" or speaks:
-                _rows(table, outcome)
-        if not everything:
-            _rest(table, report)
-        console.print(table)
+        title = f"{report.namespace}/{report.name} ({report.source})"
+        rows = _rows(report, everything=everything)
+        if not console.is_terminal:
+            _print_lines(console, title, rows)
+        elif console.width < NARROW:
+            _print_paragraphs(console, title, rows)
+        else:
+            _print_table(console, title, rows)
     console.print(_summary(reports))
 
 
-def _rows(table: Table, outcome: Outcome) -> None:
-    name = outcome.name
-    for said in outcome.verdicts:
-        table.add_row(Text(WORDS[said.state], style=STYLES[said.state]), name, Text(said.message))
-        name = ""
+def _rows(report: Report, *, everything: bool) -> list[Row]:
+    """The findings in order; a check's name stands with its first alone."""
+    rows: list[Row] = []
+    repeated = {said.code for group, one in report.outcomes if group == "deployment" for said in one.verdicts}
+    for group, outcome in report.outcomes:
+        speaks = outcome.state in ("warning", "refused") and outcome.name not in repeated
+        if everything or group != "admission" or speaks:
+            rows += [Row(said.state, outcome.name, said.message) for said in outcome.verdicts]
+    return rows if everything else [*rows, *_rest(report)]
 
 
-def _rest(table: Table, report: Report) -> None:
+def _rest(report: Report) -> list[Row]:
     """One row for the checks of admission that have nothing to say, and one for those that could not be made."""
     quiet = [outcome for group, outcome in report.outcomes if group == "admission"]
     passed = [outcome.name for outcome in quiet if outcome.state == "ok"]
-    unmade = [outcome for outcome in quiet if outcome.state == "notChecked"]
-    if passed:
-        table.add_row(Text("ok", style=STYLES["ok"]), "admission", f"{len(passed)} rules (--all names them)")
+    rows = [Row("ok", "admission", f"{len(passed)} rules (--all names them)")] if passed else []
     reasons: dict[str, list[str]] = {}
-    for outcome in unmade:
+    for outcome in (outcome for outcome in quiet if outcome.state == "notChecked"):
         reasons.setdefault(outcome.verdicts[0].message, []).append(outcome.name)
-    for reason, names in reasons.items():
-        style = STYLES["notChecked"]
-        table.add_row(Text(WORDS["notChecked"], style=style), "admission", Text(f"{reason}: {', '.join(names)}"))
+    return rows + [Row("notChecked", "admission", f"{reason}: {', '.join(them)}") for reason, them in reasons.items()]
+
+
+def _print_table(console: Console, title: str, rows: Sequence[Row]) -> None:
+    table = Table(title=Text(title), title_justify="left", expand=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("check", no_wrap=True)
+    table.add_column("what", ratio=1, overflow="fold")
+    before = ""
+    for row in rows:
+        name = "" if row.check == before else row.check
+        table.add_row(Text(WORDS[row.state], style=STYLES[row.state]), name, Text(row.message))
+        before = row.check
+    console.print(table)
+
+
+def _print_lines(console: Console, title: str, rows: Sequence[Row]) -> None:
+    states, names = (max(map(len, words), default=0) for words in (WORDS.values(), [row.check for row in rows]))
+    console.print(Text(title), soft_wrap=True)
+    for row in rows:
+        line = f"  {WORDS[row.state]:{states}}  {row.check:{names}}  {row.message}"
+        console.print(Text(line), soft_wrap=True)
+
+
+def _print_paragraphs(console: Console, title: str, rows: Sequence[Row]) -> None:
+    console.print(Text(title))
+    for row in rows:
+        console.print(Text.assemble((WORDS[row.state], STYLES[row.state]), f" {row.check}"))
+        console.print(Padding(Text(row.message), (0, 0, 0, 2)))
 
 
 def _summary(reports: Sequence[Report]) -> Text:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from outrider.api import KIND
+from outrider.api import API_VERSION, KIND
 from outrider.api.faults import in_words, path_of
 from outrider.api.resource import Spec, SpeculativeInferenceService
 from outrider.cli.preflight_outcome import Verdict
@@ -40,6 +40,9 @@ def faults(body: Mapping[str, Any]) -> list[Verdict]:
     """Everything that is wrong with the form, in the sentences of the operator; unknown fields get a hint."""
     if body.get("kind", KIND) != KIND:
         return [Verdict("refused", f"kind is {body['kind']!r}, not {KIND}", "kind", "WrongKind")]
+    if body.get("apiVersion") != API_VERSION:
+        given = f"{body['apiVersion']!r}, which the API server does not know" if body.get("apiVersion") else "missing"
+        return [Verdict("refused", f"apiVersion is {given}: write {API_VERSION}", "apiVersion", "WrongKind")]
     try:
         resource = SpeculativeInferenceService.model_validate(body)
     except ValidationError as error:

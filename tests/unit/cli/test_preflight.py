@@ -85,7 +85,29 @@ class TestEnd:
         (tmp_path / "broken.yaml").write_text("kind: [", encoding="utf-8")
         result = run(runner, str(tmp_path))
         assert result.exit_code == 2
-        assert "broken.yaml: no YAML" in result.stderr
+        assert "broken.yaml, line 1, column 8: no YAML: while parsing a flow node" in result.stderr
+        assert "template" not in result.stderr
+
+    def test_a_template_that_was_not_rendered(self, runner: CliRunner, tmp_path: Path) -> None:
+        (tmp_path / "chart.yaml").write_text("{{- if .Values.chat }}\nkind: X\n{{- end }}\n", encoding="utf-8")
+        result = run(runner, str(tmp_path))
+        assert result.exit_code == 2
+        assert "it looks like a template: render it first" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            pytest.param("", "no SpeculativeInferenceService in standard input\n", id="nothing"),
+            pytest.param(
+                "kind: Secret\n---\nkind: ConfigMap\n",
+                "no SpeculativeInferenceService in standard input, only ConfigMap, Secret\n",
+                id="other kinds",
+            ),
+        ],
+    )
+    def test_input_without_a_resource(self, runner: CliRunner, text: str, words: str) -> None:
+        result = run(runner, "-", input=text)
+        assert (result.exit_code, result.stderr) == (2, f"outrider: {words}")
 
     def test_a_key_that_is_given_twice(self, runner: CliRunner, tmp_path: Path) -> None:
         (tmp_path / "twice.yaml").write_text("kind: X\nspec:\n  a: 1\n  a: 2\n", encoding="utf-8")
@@ -174,6 +196,26 @@ class TestOutput:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")
         assert "\x1b[33mwarning" in run(runner, MINIMAL).stdout
+
+    def test_where_nobody_sees_it_each_finding_is_a_line(
+        self, runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "40")
+        lines = run(runner, MINIMAL).stdout.splitlines()
+        assert lines[0] == f"ml/chat ({MINIMAL})"
+        (line,) = [line for line in lines if "workload-fit" in line]
+        assert " ".join(line.split()) == "not checked workload-fit the workload is not known: name it with --workload"
+
+    @pytest.mark.parametrize(("columns", "tabular"), [("71", False), ("72", True)])
+    def test_a_narrow_terminal_has_no_table(
+        self, runner: CliRunner, monkeypatch: pytest.MonkeyPatch, columns: str, tabular: bool
+    ) -> None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", columns)
+        stdout = run(runner, MINIMAL).stdout
+        assert ("│" in stdout) is tabular
+        assert "the workload is not known" in stdout
 
     def test_the_table_says_what_was_not_checked_and_why(self, runner: CliRunner) -> None:
         lines = run(runner, MINIMAL).stdout.splitlines()

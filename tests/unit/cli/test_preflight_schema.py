@@ -61,6 +61,17 @@ def test_every_field_is_nearest_to_itself() -> None:
             id="a bare Off, which YAML takes for a boolean",
         ),
         pytest.param({"metadata.name": "chat.v1"}, ["metadata.name must begin with a letter"], id="a name"),
+        pytest.param({"metadata.name": "chat_v1"}, ["metadata.name must begin with a letter"], id="an underscore"),
+        pytest.param(
+            {"apiVersion": "serving.outrider.dev/v1"},
+            ["apiVersion is 'serving.outrider.dev/v1', which the API server does not know: write serving.outrider.dev"],
+            id="a version that is not served",
+        ),
+        pytest.param(
+            {"apiVersion": None},
+            ["apiVersion is missing: write serving.outrider.dev/v1alpha1"],
+            id="no version",
+        ),
         pytest.param({"kind": "Deployment"}, ["kind is 'Deployment', not SpeculativeInferenceService"], id="a kind"),
         pytest.param(
             {"spec.xyzzy": 1, "spec.speculation.maxSpeculativeTokens": "5"},
