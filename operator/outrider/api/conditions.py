@@ -37,7 +37,7 @@ class Condition(Part):
     observed_generation: Annotated[int, Field(ge=0)] = 0
     """Generation of the spec that this was found under."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] = ""
-    """When the status last changed; `set_conditions` fills it in."""
+    """When the status last changed."""
 
 
 def condition(type_: str, status: bool | None, reason: str, message: str, observed_generation: int) -> Condition:

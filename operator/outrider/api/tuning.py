@@ -108,5 +108,5 @@ class Tuning(Part):
     schedule: the number that is kept."""
     schedule: Annotated[list[ScheduleRow], Field(min_length=1, max_length=32)] | None = None
     """The schedule that mode Fixed keeps, 1 to 32 rows by batch size in ascending order, for example
-    `[{first: 1, last: 16, speculativeTokens: 3}, {first: 17, last: 256, speculativeTokens: 1}]`; left out, Fixed keeps
-    initialSpeculativeTokens at all batch sizes."""
+    `[{first: 1, last: 16, speculativeTokens: 3}, {first: 17, last: 256, speculativeTokens: 1}]`; a hole keeps the
+    tokens of the row before it. Fixed keeps initialSpeculativeTokens at all batch sizes when it is left out."""

@@ -89,7 +89,9 @@ def _type(field: Schema) -> str:
         return "object, passed through"
     if "additionalProperties" in field:
         return f"map to {_type(field['additionalProperties'])}"
-    bounds = [f"{key} {field[name]}" for key, name in (("from", "minimum"), ("to", "maximum")) if name in field]
+    # Where a rule with words of its own stands for the least value, only the most is a bound of the schema.
+    most = "to" if "minimum" in field else "up to"
+    bounds = [f"{key} {field[name]}" for key, name in (("from", "minimum"), (most, "maximum")) if name in field]
     return " ".join([str(field.get("type", "any")), *bounds])
 
 
