@@ -59,7 +59,7 @@ async def _ask(subjects: Sequence[tuple[Document, Subject | None]]) -> list[list
     try:
         kube = await Kube.connect()
     except ConfigException as error:
-        raise Unreadable(f"--cluster: {error}") from error
+        raise Unreadable(f"--cluster: {error}: name the file with the cluster's address in KUBECONFIG") from error
     try:
         return [await asked(kube, document, subject) for document, subject in subjects]
     except Unavailable as error:

@@ -25,6 +25,11 @@ def replicas(subject: Subject) -> int:
     return subject.resolved.max_replicas if subject.resolved.autoscaled else subject.resolved.min_replicas
 
 
+def _scales(subject: Subject) -> bool:
+    """Whether a replica is ever given up for want of load."""
+    return subject.resolved.autoscaled and subject.resolved.min_replicas < subject.resolved.max_replicas
+
+
 def _cold_start(subject: Subject) -> Iterator[Verdict]:
     config, budget_s = subject.config, subject.config.startup_budget_s
     weights = memory.weights_of(config.model, config.quantization, subject.facts.target)
@@ -43,7 +48,7 @@ def _cold_start(subject: Subject) -> Iterator[Verdict]:
             f"spec.startup.budgetSeconds is {budget_s}, and a cold start takes {words}: raise it, or keep weights in"
             " spec.storage.modelCache",
         )
-    elif subject.resolved.autoscaled and subject.resolved.scale_down_stabilization_s < seconds:
+    elif _scales(subject) and subject.resolved.scale_down_stabilization_s < seconds:
         yield doubt(
             "spec.autoscaling.scaleDownStabilizationSeconds",
             "spec.autoscaling.scaleDownStabilizationSeconds is"
@@ -111,10 +116,11 @@ def _disruption(subject: Subject) -> Iterator[Verdict]:
             "spec.disruption.maxUnavailable is 0: no node with a replica can be drained; set 1",
         )
     if resolved.min_replicas == 1:
+        when = "at low load " if _scales(subject) else ""
         yield doubt(
             "spec.autoscaling.minReplicas",
-            "spec.autoscaling.minReplicas is 1: at low load every drained node, crash and rollout is an outage of a"
-            " cold start; set 2 where that matters",
+            f"spec.autoscaling.minReplicas is 1: {when}every drained node, crash and rollout is an outage of a cold"
+            " start; set 2 where that matters",
         )
     elif resolved.min_replicas <= resolved.disruption_max_unavailable:
         yield doubt(

@@ -140,6 +140,8 @@ CASES: list[Any] = [
     ),
     ("cold-start", {"spec.autoscaling.scaleDownStabilizationSeconds": 600}, None, "ok", "about 8 min: 14.9 GiB"),
     ("cold-start", {}, None, "warning", "scaleDownStabilizationSeconds is 300"),
+    ("cold-start", {"spec.autoscaling": {"minReplicas": 5, "maxReplicas": 6}}, None, "warning", "is 300"),
+    ("cold-start", {"spec.autoscaling": {"minReplicas": 6, "maxReplicas": 6}}, None, "ok", "about 8 min: 14.9 GiB"),
     ("cold-start", {"spec.startup": {"budgetSeconds": 400}}, None, "warning", "budgetSeconds is 400"),
     ("cold-start", {"spec.model.id": "org/x"}, None, "notChecked", "give --model-config"),
     ("tail-latency", {}, None, "ok", "steps of up to 256 requests"),
@@ -153,7 +155,8 @@ CASES: list[Any] = [
     ("drain", {"spec.drain": {"shutdownTimeoutSeconds": 29}}, None, "warning", "shutdownTimeoutSeconds is 29"),
     ("drain", {"spec.drain": {"preStopSeconds": 4}}, None, "warning", "preStopSeconds is 4"),
     ("drain", {"spec.engine": {"version": "0.17.1"}}, None, "warning", "no drain in this version"),
-    ("disruption", {}, None, "warning", "minReplicas is 1"),
+    ("disruption", {}, None, "warning", "minReplicas is 1: at low load every drained node"),
+    ("disruption", {"spec.autoscaling": {"mode": "Off"}}, None, "warning", "minReplicas is 1: every drained node"),
     ("disruption", {"spec.autoscaling.minReplicas": 2}, None, "ok", "at least 2 replicas"),
     (
         "disruption",

@@ -10,7 +10,7 @@ from outrider.cli import preflight_cluster
 from outrider.cli.preflight_cluster import asked
 from outrider.cli.preflight_examination import Knowledge, examined
 from outrider.cli.preflight_outcome import Outcome
-from outrider.cli.preflight_reading import Document
+from outrider.cli.preflight_reading import Document, Unreadable
 from outrider.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 from tests.unit.api.bodies import changed, example
 
@@ -296,5 +296,5 @@ async def test_a_cluster_that_does_not_answer_is_no_verdict() -> None:
 def test_without_a_kubeconfig_the_command_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(preflight_cluster.Unreadable, match="--cluster: "):
+    with pytest.raises(Unreadable, match=r"--cluster: .*: name the file .* in KUBECONFIG"):
         preflight_cluster.ask([])
