@@ -57,6 +57,13 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert {name for name in named if not any((place / name).exists() for place in places)} == set()
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_conditions_that_are_named_exist(path: Path) -> None:
+    pages = (ROOT / "docs" / "reference" / "conditions.md").read_text(encoding="utf-8")
+    named = re.findall(r"\bconditions? ([A-Z][A-Za-z]+)", intent(path))
+    assert set(named) <= set(re.findall(r"^## (\w+)$", pages, flags=re.MULTILINE))
+
+
 def test_the_canary_is_the_stable_service_with_another_ceiling() -> None:
     stable, canary = body("04-two-gpus-quantised-pair.yaml")["spec"], body("05-canary.yaml")["spec"]
     assert stable.pop("autoscaling") != canary.pop("autoscaling")
