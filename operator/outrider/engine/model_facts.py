@@ -68,8 +68,6 @@ class ModelFacts:
     """Width of the compressed cache of multi-head latent attention."""
     rope_head_dim: Count
     """The part of it that carries positions."""
-    dtype: str | Missing
-    """Such as ``bfloat16``."""
     quantization: str | None = None
     """How the weights of the repository are quantised, such as ``fp8`` or ``awq``."""
     quantization_bits: Count
@@ -123,7 +121,6 @@ def read(document: Mapping[str, Any], weights_bytes: int | None = None) -> Model
         sliding_window=_count(text, ("sliding_window",)),
         kv_lora_rank=_count(text, ("kv_lora_rank",)),
         rope_head_dim=_count(text, ("qk_rope_head_dim",)),
-        dtype=_dtype(document, text),
         quantization=_text(quantization.get("quant_method") or quantization.get("quant_algo")),
         quantization_bits=_quantization_bits(quantization),
         tied_embeddings=bool(text.get("tie_word_embeddings", document.get("tie_word_embeddings", False))),
@@ -151,15 +148,6 @@ def _head_dim(text: Mapping[str, Any], heads: Count, hidden: Count) -> Count:
     if isinstance(given, Missing) and isinstance(heads, int) and isinstance(hidden, int):
         return hidden // heads
     return given
-
-
-def _dtype(document: Mapping[str, Any], text: Mapping[str, Any]) -> str | Missing:
-    for part in (document, text):
-        for name in ("dtype", "torch_dtype"):
-            found = part.get(name)
-            if isinstance(found, str) and found != "auto":
-                return found.removeprefix("torch.")
-    return _missing("dtype")
 
 
 def _quantization_bits(quantization: Mapping[str, Any]) -> Count:

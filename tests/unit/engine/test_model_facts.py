@@ -17,7 +17,7 @@ def test_a_dense_model() -> None:
     facts = read(LLAMA_8B)
     assert (facts.vocab_size, facts.attention_heads, facts.kv_heads, facts.layers) == (128256, 32, 8, 32)
     assert (facts.head_dim, facts.hidden_size, facts.max_positions) == (128, 4096, 131072)
-    assert (facts.model_type, facts.dtype, facts.quantization, facts.experts) == ("llama", "bfloat16", None, 0)
+    assert (facts.model_type, facts.quantization, facts.experts) == ("llama", None, 0)
     assert isinstance(facts.n_predict, Missing)
     assert not any((facts.mrope, facts.mamba, facts.remote_code, facts.speculators))
 
@@ -37,8 +37,6 @@ def test_a_dense_model() -> None:
         pytest.param({"n_routed_experts": 256}, "experts", 256, id="experts by their name"),
         pytest.param({"num_nextn_predict_layers": 1}, "n_predict", 1, id="layers that predict"),
         pytest.param({"text_config": {"mtp_num_hidden_layers": 2}}, "n_predict", 2, id="by another name, inside"),
-        pytest.param({"torch_dtype": "torch.float16"}, "dtype", "float16", id="the type of a framework"),
-        pytest.param({"text_config": {"dtype": "bfloat16"}}, "dtype", "bfloat16", id="the type inside"),
         pytest.param({"quantization_config": {"quant_method": "AWQ", "bits": 4}}, "quantization", "awq", id="stored"),
         pytest.param({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantization_bits", 4, id="bits"),
         pytest.param({"rope_scaling": {"mrope_section": [1, 2]}}, "mrope", True, id="positions of dimensions"),

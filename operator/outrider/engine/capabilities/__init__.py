@@ -9,7 +9,7 @@
 A new version is one more entry of `LOOKED_AT`, one row of `TABLE`, and the spans that it changes.
 """
 
-from outrider.engine.capabilities.asked import REJECTION, asked, missing
+from outrider.engine.capabilities.asked import REJECTION, asked
 from outrider.engine.capabilities.features import (
     FEATURES,
     HISTOGRAM_BUCKETS_SINCE,
@@ -22,11 +22,7 @@ from outrider.engine.capabilities.features import (
 from outrider.engine.capabilities.flags_by_version import FLAGS_BY_VERSION, flag_name
 from outrider.engine.capabilities.live import (
     TABLE,
-    Capabilities,
-    Live,
-    Method,
     capabilities,
-    method_support,
     no_table_because,
     runner,
     table_possible,
@@ -46,21 +42,16 @@ __all__ = [
     "SHUTDOWN_TIMEOUT_SINCE",
     "TABLE",
     "TABLE_SINCE",
-    "Capabilities",
     "Feature",
     "History",
-    "Live",
-    "Method",
     "Version",
     "asked",
     "capabilities",
     "flag_name",
     "has",
     "is_later",
-    "method_support",
     "method_there",
     "methods_of",
-    "missing",
     "no_table_because",
     "on_old_engine",
     "parse_version",

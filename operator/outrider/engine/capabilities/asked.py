@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.engine.capabilities.features import Feature, supports
+from outrider.engine.capabilities.features import Feature
 from outrider.engine.config import EngineConfig
 
 REJECTION = {
@@ -49,8 +49,3 @@ def _of_speculation(config: EngineConfig) -> Iterator[tuple[str, Feature]]:
         yield "spec.speculation.draftHeadQuantization", Feature.DRAFT_HEAD_QUANTIZATION
     if config.rejection_sampling is not None:
         yield "spec.speculation.rejectionSampling.method", REJECTION[config.rejection_sampling.method]
-
-
-def missing(config: EngineConfig) -> tuple[tuple[str, Feature], ...]:
-    """What a configuration asks for though its version is known not to have it."""
-    return tuple((field, feature) for field, feature in asked(config) if supports(config.version, feature) is False)
