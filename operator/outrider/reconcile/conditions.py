@@ -257,15 +257,30 @@ def speculation_healthy(acceptance: AcceptanceState, generation: int) -> Conditi
 
 
 def schedule_applied(
-    wanted: int, acknowledged: int, ready_pods: int, refusals: Sequence[str], generation: int
+    wanted: int,
+    acknowledged: int,
+    ready_pods: int,
+    refusals: Sequence[str],
+    generation: int,
+    *,
+    only: int | None = None,
 ) -> Condition:
-    """Whether every ready engine has acknowledged the schedule of the number wanted."""
+    """Whether every ready engine has acknowledged the schedule of the number wanted.
+
+    ``only`` is the one K that engines are started with, None where there is a choice. An engine of several data ranks,
+    for example, takes no schedule at all, and runs the one that there is.
+    """
     if ready_pods == 0:
         return condition("ScheduleApplied", None, "NoReadyEngine", "no engine is ready to take a schedule", generation)
     if acknowledged == ready_pods:
         engines = "the engine" if ready_pods == 1 else f"all {ready_pods} engines"
         message = f"{engines} acknowledged schedule {wanted}"
         return condition("ScheduleApplied", True, "Acknowledged", message, generation)
+    if refusals and only is not None:
+        message = (
+            f"engines are started with {count(only, 'speculative token')} a step and no choice: nothing is to apply"
+        )
+        return condition("ScheduleApplied", True, "NothingToChoose", message, generation)
     message = f"{acknowledged} of {count(ready_pods, 'engine')} acknowledged schedule {wanted}"
     if refusals:
         return condition("ScheduleApplied", False, "EngineRefused", f"{message}; {refusals[0]}", generation)

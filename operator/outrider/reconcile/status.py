@@ -141,8 +141,17 @@ def _conditions(
     ]
     if service.state is not None and resolved.mode != "Off":
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
-        wanted = service.state.generation
-        found.append(conditions.schedule_applied(wanted, _acknowledged(service), len(ready_pods), refusals, generation))
+        wanted, values = service.state.generation, () if service.config is None else service.config.values
+        found.append(
+            conditions.schedule_applied(
+                wanted,
+                _acknowledged(service),
+                len(ready_pods),
+                refusals,
+                generation,
+                only=values[0] if len(values) == 1 else None,
+            )
+        )
         found.append(conditions.speculation_healthy(service.state.acceptance, generation))
     if _frozen(service):
         by_spec = service.resource is not None and service.resource.spec.paused

@@ -488,6 +488,25 @@ def test_schedule_applied(acknowledged: int, ready: int, refusals: list[str], ex
 
 
 @pytest.mark.parametrize(
+    ("acknowledged", "ready", "refusals", "reason"),
+    [
+        pytest.param(0, 1, ["started without a table"], "NothingToChoose", id="an engine that takes no schedule"),
+        pytest.param(1, 1, [], "Acknowledged", id="one that takes the only one"),
+        pytest.param(0, 1, [], "Delivering", id="one that was not asked yet"),
+        pytest.param(0, 0, [], "NoReadyEngine", id="none"),
+    ],
+)
+def test_engines_with_one_k_have_nothing_to_apply(
+    acknowledged: int, ready: int, refusals: list[str], reason: str
+) -> None:
+    found = conditions.schedule_applied(17, acknowledged, ready, refusals, 3, only=3)
+    assert found.reason == reason
+    if reason == "NothingToChoose":
+        words = "engines are started with 3 speculative tokens a step and no choice: nothing is to apply"
+        assert said(found) == ("True", reason, words)
+
+
+@pytest.mark.parametrize(
     ("keda", "found", "answered", "expected"),
     [
         pytest.param(

@@ -167,6 +167,14 @@ class TestContent:
         (applied,) = [one for one in build(service).conditions if one.type == "ScheduleApplied"]
         assert (applied.reason, applied.message) == ("Delivering", "1 of 2 engines acknowledged schedule 17")
 
+    @pytest.mark.parametrize(("values", "reason"), [((3,), "NothingToChoose"), ((1, 3), "EngineRefused")])
+    def test_a_refusal_is_none_where_engines_have_one_k(self, values: tuple[int, ...], reason: str) -> None:
+        _, service = known()
+        service.config = config(values=values)
+        service.refusals = {pod.uid: "the engine started without a table" for pod in service.ready_pods}
+        (applied,) = [one for one in build(service).conditions if one.type == "ScheduleApplied"]
+        assert applied.reason == reason
+
     def test_a_refused_resource_is_stalled_and_shows_nothing_that_may_be_out_of_date(self) -> None:
         _, service = known()
         found = status.refused(service, InvalidSpec("GpusNotUsed", "set one of them only"), 3, NOW_S).as_dict()
