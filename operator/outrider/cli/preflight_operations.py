@@ -10,8 +10,11 @@ from outrider.core.series import Missing
 from outrider.engine import memory
 from outrider.engine.command_line import capture_sizes, speculative_tokens_values
 
-BYTES_PER_S = {"hub": 100e6, "object_store": 200e6, "image": 500e6, "volume": 500e6}
-"""How fast weights arrive, an assumption: a hub at 100 MB/s, a bucket at 200 MB/s, a volume or pulled image at 500."""
+BYTES_PER_S = {"hub": 100e6, "object_store": 500e6, "image": 500e6, "volume": 500e6}
+"""How fast an engine gets its weights, an assumption: from a hub at 100 MB/s, from a volume, a pulled image or a copied
+bucket at 500."""
+COPY_BYTES_PER_S = 200e6
+"""How fast a bucket is copied, an assumption. That ends before the engine starts, and with it its budget."""
 COMPILE_S = 300.0
 """From loaded weights to the first answer: compilation, CUDA graphs, warm-up; 220 to 235 s were reported for 31
 billion parameters on one H100."""
@@ -36,19 +39,21 @@ def _cold_start(subject: Subject) -> Iterator[Verdict]:
     if isinstance(weights, Missing):
         yield not_checked(f"{weights}: give --model-config")
         return
-    rate = BYTES_PER_S[subject.resolved.model_source]
+    source = subject.resolved.model_source
+    rate = BYTES_PER_S[source]
     seconds = weights.total_bytes / rate + COMPILE_S
+    copied_s = weights.total_bytes / COPY_BYTES_PER_S if source == "object_store" else 0.0
     words = (
         f"about {seconds / 60:.0f} min: {memory.gib(weights.total_bytes)} at {rate / 1e6:.0f} MB/s and"
         f" {COMPILE_S / 60:.0f} min to compile and warm up (assumptions)"
-    )
+    ) + (f", after about {copied_s / 60:.0f} min for the copy of the bucket" if copied_s else "")
     if seconds > budget_s:
         yield doubt(
             "spec.startup.budgetSeconds",
             f"spec.startup.budgetSeconds is {budget_s}, and a cold start takes {words}: raise it, or keep weights in"
             " spec.storage.modelCache",
         )
-    elif _scales(subject) and subject.resolved.scale_down_stabilization_s < seconds:
+    elif _scales(subject) and subject.resolved.scale_down_stabilization_s < copied_s + seconds:
         yield doubt(
             "spec.autoscaling.scaleDownStabilizationSeconds",
             "spec.autoscaling.scaleDownStabilizationSeconds is"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
+from outrider.manifests import weights
 from outrider.manifests.engine_container import EngineContainer
 from outrider.manifests.meta import STABLE, TRACK_LABEL, Manifest, metadata, selector
 from outrider.manifests.pod_template import pod_template
@@ -41,12 +42,20 @@ def deployment(
         "spec": {
             "selector": {"matchLabels": selector(resource, track)},
             "strategy": _strategy(settings),
-            # Each pod that gets ready starts the clock anew, so one pod's life is the measure: drain, then start.
-            "progressDeadlineSeconds": settings.startup_budget_s + settings.termination_grace_s + PROGRESS_MARGIN_S,
+            "progressDeadlineSeconds": _deadline_s(resource, settings),
             "revisionHistoryLimit": REVISION_HISTORY,
             "template": template,
         },
     }
+
+
+def _deadline_s(resource: SpeculativeInferenceService, settings: Resolved) -> int:
+    """Each pod that gets ready starts the clock anew, so one pod's life is the measure: drain, copy, start.
+
+    A copy ends before the start-up probe begins to count, and is given as long again.
+    """
+    copy_s = settings.startup_budget_s if weights.downloads(resource) else 0
+    return settings.termination_grace_s + PROGRESS_MARGIN_S + copy_s + settings.startup_budget_s
 
 
 def with_replicas(manifest: Manifest, replicas: int) -> Manifest:

@@ -22,6 +22,7 @@ A10 = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A10
 FP8 = {"spec.model.quantization": "fp8"}
 NVL = {"spec.placement": {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-NVL"}}}
 TRIGGER = {"name": "gateway", "query": "sum(gateway_queue)", "metricType": "AverageValue", "target": 20}
+BUCKET: dict[str, Any] = {"spec.model.source": {"objectStore": {"uri": "s3://models/llama"}}}
 LIMITED: dict[str, Any] = {"allowFrom": [{"podSelector": {}}]}
 KEY = {"name": "VLLM_API_KEY", "secret": {"name": "clients", "key": "key"}}
 
@@ -142,6 +143,14 @@ CASES: list[Any] = [
     ("cold-start", {}, None, "warning", "scaleDownStabilizationSeconds is 300"),
     ("cold-start", {"spec.autoscaling": {"minReplicas": 5, "maxReplicas": 6}}, None, "warning", "is 300"),
     ("cold-start", {"spec.autoscaling": {"minReplicas": 6, "maxReplicas": 6}}, None, "ok", "about 8 min: 14.9 GiB"),
+    ("cold-start", BUCKET | {"spec.startup": {"budgetSeconds": 350}}, None, "warning", "scaleDownStabilizationSeconds"),
+    (
+        "cold-start",
+        BUCKET | {"spec.autoscaling.scaleDownStabilizationSeconds": 600},
+        None,
+        "ok",
+        "after about 1 min for the copy of the bucket, within 1800 s",
+    ),
     ("cold-start", {"spec.startup": {"budgetSeconds": 400}}, None, "warning", "budgetSeconds is 400"),
     ("cold-start", {"spec.model.id": "org/x"}, None, "notChecked", "give --model-config"),
     ("tail-latency", {}, None, "ok", "steps of up to 256 requests"),

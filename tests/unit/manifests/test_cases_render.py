@@ -121,6 +121,12 @@ def test_c12_a_slow_load_is_no_failed_rollout(rollout: dict[str, Any]) -> None:
     assert spec["progressDeadlineSeconds"] > one_life_s
 
 
+def test_c12_nor_is_a_copy_that_comes_before_the_load() -> None:
+    bucket = {"spec.model.source": {"objectStore": {"uri": "s3://models/llama"}}}
+    plain, copied = (made(changes)["Deployment"]["spec"]["progressDeadlineSeconds"] for changes in ({}, bucket))
+    assert copied == plain + 1800
+
+
 def test_c12_how_a_rollout_goes_is_no_reason_for_one() -> None:
     def revision(changes: dict[str, Any]) -> str:
         labels: dict[str, str] = made(changes)["Deployment"]["spec"]["template"]["metadata"]["labels"]
