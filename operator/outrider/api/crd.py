@@ -73,7 +73,7 @@ def custom_resource_definition() -> dict[str, Any]:
     status["default"] = {"observedGeneration": -1}
     schema = {
         "type": "object",
-        "description": "An inference service with speculative decoding, whose draft length and replicas Outrider"
+        "description": "An inference service with speculative decoding, whose speculative tokens and replicas Outrider"
         " steers.",
         "required": ["spec"],
         "x-kubernetes-validations": [rule.as_schema() for rule in SpeculativeInferenceService.rules],

@@ -84,7 +84,7 @@ def _drain(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
         yield warning(
             "spec.drain.shutdownTimeoutSeconds",
             f"no drain in this version: vLLM {config.version} cannot finish running requests when it stops (that came"
-            " with 0.18), so answers will be cut off",
+            " with 0.18), so answers will be cut off; set a later spec.engine.version",
         )
 
 

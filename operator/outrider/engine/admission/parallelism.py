@@ -40,7 +40,7 @@ def _drafter(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
     if not config.speculates or size is None or size == target:
         return
     if size != 1:
-        yield error(field, f"{field} is {size}: it must be 1 or {target}")
+        yield error(field, f"{field} is {size}: it must be 1 or {target}, so set one of them")
     elif config.method == "draft_model" and known.runner(config) == "V1":
         yield error(
             field,

@@ -106,7 +106,7 @@ def _padded(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
         yield warning(
             _TUNING,
             f"the speculative tokens {_listed(values)} share graph sizes in steps of {step} tokens only: small batches"
-            " are padded",
+            " are padded; choose fewer, or such that K + 1 divide each other",
         )
 
 

@@ -76,12 +76,14 @@ def _fly(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
     elif sampling.fly_window_size is not None and sampling.fly_window_size >= k:
         yield error(
             f"{_FLY}.flyWindowSize",
-            f"{_FLY}.flyWindowSize is {sampling.fly_window_size}: it must be below maxSpeculativeTokens, {k}",
+            f"{_FLY}.flyWindowSize is {sampling.fly_window_size}: it must be below maxSpeculativeTokens, {k}:"
+            " lower it, or raise the ceiling",
         )
     else:
         yield warning(
             f"{_FLY}.method",
-            f"{_FLY}.method Fly keeps some drafts that the model would not have chosen: answers may get worse",
+            f"{_FLY}.method Fly keeps some drafts that the model would not have chosen: answers may get worse;"
+            " compare them before you rely on it",
         )
 
 
