@@ -75,7 +75,8 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_null(cls, values: Any) -> Any:
-        """The API server refuses null as well: a line without a value is more often forgotten than meant."""
+        """A line without a value is more often forgotten than meant. A server-side apply is refused as well; from any
+        other the API server takes the line away."""
         empty = [name for name, value in values.items() if value is None] if isinstance(values, dict) else []
         if empty and not cls.takes_null:
             text = "has no value: remove the line, or give it one"
