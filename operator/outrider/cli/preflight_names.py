@@ -38,9 +38,10 @@ def claims(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def _sources(subject: Subject) -> Iterator[tuple[str, Source]]:
-    """Where model and drafter come from, when the resource says so."""
+    """Where model and drafter come from, when the resource says so; without speculation no drafter is loaded."""
     spec = subject.resource.spec
     if spec.model.source is not None:
         yield "spec.model.source", spec.model.source
-    if spec.speculation.draft is not None and spec.speculation.draft.source is not None:
-        yield "spec.speculation.draft.source", spec.speculation.draft.source
+    draft = spec.speculation.draft if subject.config.speculates else None
+    if draft is not None and draft.source is not None:
+        yield "spec.speculation.draft.source", draft.source

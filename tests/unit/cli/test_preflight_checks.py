@@ -215,6 +215,17 @@ CASES: list[Any] = [
     ),
     (
         "cache-volume",
+        {
+            "spec.speculation.draft.source": {"volume": {"claimName": "drafters"}},
+            "spec.speculation.tuning": {"mode": "Off"},
+            "spec.autoscaling": None,
+        },
+        None,
+        "ok",
+        "no claims are used",
+    ),
+    (
+        "cache-volume",
         {"spec.model.source": {"volume": {"claimName": "models"}}, "spec.autoscaling": None},
         None,
         "ok",
