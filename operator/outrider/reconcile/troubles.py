@@ -34,6 +34,7 @@ _NO_OBJECT = re.compile(r'(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found
 _NO_KEY = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) [^/\s]+/(?P<name>[^\s,]+)")
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _PREEMPTION = re.compile(r"\s*(?:no new claims to deallocate,?|preemption:).*$", re.S)
+_CLASSES = {"PriorityClass": "priorityClassName", "RuntimeClass": "runtimeClassName"}
 _POD_NAME = re.compile(r'^(?:Pod|pods) "[^"]+" is (?:forbidden|invalid): ')
 
 
@@ -85,7 +86,8 @@ def _of_deployment(deployment: Mapping[str, Any] | None) -> Trouble | None:
     if "violates PodSecurity" in words:
         return Trouble("PodSecurityRefused", f"the namespace's Pod Security level refuses the pod: {words}. Lower the"
                        " level, or change the fields named")  # fmt: skip
-    return Trouble("PodsRefused", f"the API server refuses the pod: {words}")
+    named = next((f". Look at spec.placement.{field}" for kind, field in _CLASSES.items() if kind in words), "")
+    return Trouble("PodsRefused", f"the API server refuses the pod: {words}{named}")
 
 
 def _of_pod(

@@ -332,6 +332,19 @@ class TestPodsThatAreRefused:
         assert words in trouble.message
         assert "x7k2p" not in trouble.message
 
+    @pytest.mark.parametrize(
+        ("words", "ending"),
+        [
+            ('pods "chat-5d9-x7k2p" is forbidden: no PriorityClass with name nosuch was found',
+             "nosuch was found. Look at spec.placement.priorityClassName"),
+            ('pods "chat-5d9-x7k2p" is forbidden: pod rejected: RuntimeClass "nosuch" not found',
+             '"nosuch" not found. Look at spec.placement.runtimeClassName'),
+            ('pods "chat-5d9-x7k2p" is forbidden: admission webhook "x" denied the request', "denied the request"),
+        ],
+    )  # fmt: skip
+    def test_a_class_that_is_not_there_is_told_with_its_field(self, words: str, ending: str) -> None:
+        assert only(live=failing(words)).message.endswith(ending)
+
     def test_what_is_over_is_no_trouble(self) -> None:
         assert found(live=failing("exceeded quota", "False")) == []
 
