@@ -47,6 +47,12 @@ from tests.unit.engine.builders import EAGLE, config, rows
             id="a gone method",
         ),
         pytest.param(
+            {"memory_bytes": 2.0**20 - 1},
+            "SharedMemory",
+            "spec.resources.memory is 1048575 bytes: give it a unit, for example 64Gi",
+            id="memory without a unit",
+        ),
+        pytest.param(
             {"mode": "Fixed", "rows": rows((1, 8, 5), (9, 64, 4), (65, 256, 6)), "max_speculative_tokens": 6},
             "NoCommonGraphs",
             "asks for 4, 5, 6: no CUDA graph sizes up to 512 tokens serve them all; choose among 0, 1, 6",

@@ -383,6 +383,12 @@ DOUBTED: list[Any] = [
         "5Gi, is more than memory, 4Gi",
     ),
     (
+        "SharedMemory",
+        {"memory_bytes": 2**20, "shared_memory_bytes": 2**21},
+        {"memory_bytes": 2**20, "shared_memory_bytes": 2**20},
+        "is more than memory",
+    ),
+    (
         "ScheduleHoles",
         {"mode": "Fixed", "rows": rows((1, 16, 3), (64, 128, 2))},
         {"mode": "Fixed", "rows": rows((1, 16, 3), (17, 128, 2))},

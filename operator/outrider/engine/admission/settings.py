@@ -180,7 +180,13 @@ def _gguf(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
 
 
 def _shared_memory(config: EngineConfig, _: PairFacts) -> Iterator[Said]:
-    if config.memory_bytes is not None and config.shared_memory_bytes > config.memory_bytes:
+    if config.memory_bytes is not None and config.memory_bytes < 2**20:
+        # No container starts with less, and a kubelet's words for it do not speak of units.
+        yield error(
+            "spec.resources.memory",
+            f"spec.resources.memory is {config.memory_bytes:.0f} bytes: give it a unit, for example 64Gi",
+        )
+    elif config.memory_bytes is not None and config.shared_memory_bytes > config.memory_bytes:
         yield warning(
             "spec.resources.sharedMemory",
             f"spec.resources.sharedMemory, {config.shared_memory_bytes / 2**30:g}Gi, is more than memory,"
