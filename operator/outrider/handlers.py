@@ -27,6 +27,7 @@ from outrider.reconcile.queue import WorkQueue
 from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 from outrider.reconcile.resync import EVERY_S as RESYNC_S
 from outrider.reconcile.resync import Resync
+from outrider.reconcile.scaling_look import PERIODS, ScalingLook
 from outrider.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -37,11 +38,13 @@ CHILDREN = (
     ("", "v1", "services"),
     ("", "v1", "serviceaccounts"),
     ("apps", "v1", "deployments"),
+    ("autoscaling", "v2", "horizontalpodautoscalers"),
     ("networking.k8s.io", "v1", "networkpolicies"),
     ("policy", "v1", "poddisruptionbudgets"),
     ("keda.sh", "v1alpha1", "scaledobjects"),
 )
-"""Kinds of children that are watched; Secrets are not, so that no right to list them is needed."""
+"""Kinds of children that are watched, and the HPA that KEDA makes of one; Secrets are not, so that no right to list
+them is needed."""
 CONTROL_LATE = 4
 """Control periods without a finished pass after which the process counts as dead and is restarted."""
 
@@ -73,10 +76,14 @@ class Operator:
             await control.run()
             self._last_pass_s = time.monotonic()
 
+        look = ScalingLook(self.registry, kube, self._queue.add)
         resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
         self._tasks = [
             asyncio.create_task(self._queue.run(), name="objects"),
             asyncio.create_task(every(self.settings.control_period_s, control_pass, self._wake), name="control"),
+            asyncio.create_task(
+                every(PERIODS * self.settings.control_period_s, look.run, asyncio.Event()), name="scaling path"
+            ),
             asyncio.create_task(every(RESYNC_S, resync.run, asyncio.Event()), name="resync"),
         ]
         for task in self._tasks:

@@ -37,6 +37,8 @@ services."""
 _NOT_BARE_IN_YAML = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 UNKNOWN_FIELD = "failed to create typed patch object"
 """With this, and as its own fault, the API server answers an apply with a field that the kind does not have."""
+GOING = "custom resource definition is terminating"
+"""With this, and as forbidden, the API server refuses an object of a kind that is about to be no more."""
 
 _PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
@@ -48,6 +50,8 @@ _PLURALS = {
     ("v1", "Secret"): "secrets",
     ("v1", "Service"): "services",
     ("v1", "ServiceAccount"): "serviceaccounts",
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",
+    ("apiregistration.k8s.io/v1", "APIService"): "apiservices",
     ("apps/v1", "Deployment"): "deployments",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
     ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
@@ -212,6 +216,8 @@ def _error(method: str, path: str, status: int, data: bytes, retry_after: str | 
     except (ValueError, KeyError, TypeError):
         message = data[:200].decode(errors="replace")
     sentence = f"{method} {path}: {message}"
+    if status == 403 and GOING in message:
+        return NotFound("NotFound", sentence, 404)
     if status in (401, 403):
         return Forbidden("Forbidden", sentence, status)
     if status == 404:

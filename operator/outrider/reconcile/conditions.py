@@ -291,37 +291,3 @@ def fixed_replicas(replicas: int, generation: int) -> Condition:
     """Nobody scales the service, as its owner wants it."""
     message = f"autoscaling is off; the service keeps {count(replicas, 'replica')}"
     return condition("AutoscalingReady", True, "FixedReplicas", message, generation)
-
-
-def autoscaling_ready(
-    keda: bool,
-    scaled_object: Mapping[str, Any] | None,
-    answered: bool,
-    fault: OperatorError | None,
-    generation: int,
-) -> Condition:
-    """Whether replicas follow the load; ``answered`` tells whether a query of KEDA's ever had an answer. Before that it
-    falls back as it does without metrics, which is no news while the first engine starts."""
-    if not keda:
-        message = (
-            "KEDA is not installed in this cluster; install it, or turn autoscaling off. Replicas stay as they are"
-        )
-        return condition("AutoscalingReady", False, "KEDAMissing", message, generation)
-    found = (scaled_object or {}).get("status", {}).get("conditions", [])
-    states = {one["type"]: one for one in found}
-    if scaled_object is None and fault is not None:
-        message = f"no ScaledObject can be made: {fault.message}"
-        return condition("AutoscalingReady", None, fault.reason, message, generation)
-    if "Ready" not in states:
-        return condition(
-            "AutoscalingReady", None, "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet", generation
-        )
-    healthy = states["Ready"]["status"] == "True"
-    if healthy and not answered:
-        message = "KEDA's query has not answered yet: it does once Prometheus has the first engine's metrics"
-        return condition("AutoscalingReady", None, "Starting", message, generation)
-    if states.get("Fallback", {}).get("status") == "True":
-        message = "KEDA has no metrics and keeps the replicas, or raises them to the minimum"
-        return condition("AutoscalingReady", False, "Fallback", message, generation)
-    message = states["Ready"].get("message", "") or "the ScaledObject is ready"
-    return condition("AutoscalingReady", healthy, "Scaling" if healthy else "ScaledObjectNotReady", message, generation)

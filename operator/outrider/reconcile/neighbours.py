@@ -17,8 +17,8 @@ Manifest = dict[str, Any]
 class KubeApi(Protocol):
     """The API server."""
 
-    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None."""
+    async def get(self, api_version: str, kind: str, namespace: str | None, name: str) -> Manifest | None:
+        """The object, or None; a kind of the whole cluster has no namespace."""
 
     async def list(
         self, api_version: str, kind: str, namespace: str | None = ..., label_selector: str = ...

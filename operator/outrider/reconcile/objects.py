@@ -7,6 +7,7 @@ Level-based: whatever woke it, it looks at everything, applies what differs, and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from outrider import telemetry
 from outrider.api.defaults import Resolved, resolve
 from outrider.api.resource import SpeculativeInferenceService, parse
 from outrider.engine.admission import admit
-from outrider.errors import Forbidden, InvalidSpec, NotReady, OperatorError, Unavailable
+from outrider.errors import Forbidden, InvalidSpec, NotFound, NotReady, OperatorError, Unavailable
 from outrider.manifests import (
     config_maps,
     deployment,
@@ -80,8 +81,9 @@ class ObjectsPass:
             return
         one.resource, one.controllable = resource, container.controllable
         await self._remember(one, resource, resolved, container)
-        keda = resolved.autoscaled and await self._neighbours.kube.serves(*SCALED_OBJECT)
-        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, keda))
+        keda = resolved.autoscaled and await self._keda(one)
+        usable = keda and one.scaling_path.too_old is None
+        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, usable))
         frozen = one.config is not None and one.config.frozen
         found = status.build(
             one,
@@ -98,6 +100,17 @@ class ObjectsPass:
             self._decide_soon()  # the last control pass ran before this engine was ready
         if fault is not None:
             raise fault
+
+    async def _keda(self, one: Service) -> bool:
+        """Whether ScaledObjects can be made; with their definition went all of them, and no event need have told so."""
+        one.scaling_path = self._registry.scaling_path
+        served = one.scaling_path.served
+        if served is None:
+            served = await self._neighbours.kube.serves(*SCALED_OBJECT)
+        if not served:
+            one.forget_child(f"ScaledObject/{one.key[1]}")
+            one.keda_answered = False
+        return served
 
     async def _keep_leases(self, one: Service) -> None:
         """Engines of a resource that was spoilt go on with what they run; nothing is decided for them."""
@@ -174,7 +187,8 @@ class ObjectsPass:
                 stabilization_s=resolved.scale_down_stabilization_s,
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)
-            await children.apply(one, store_access.with_access(scaled, access), self._neighbours)
+            with contextlib.suppress(NotFound):  # their definition went a moment ago; the next look tells
+                await children.apply(one, store_access.with_access(scaled, access), self._neighbours)
         if await self._neighbours.kube.serves(*POD_MONITOR):
             if resolved.pod_monitor:
                 monitor = pod_monitor.pod_monitor(resource, settings.scrape_interval_s)

@@ -19,6 +19,7 @@ from outrider.core.decision import Change
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 from outrider.reconcile.engine_pod import EnginePod
+from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
 Manifest = Mapping[str, Any]
 ServiceKey = tuple[str, str]
@@ -63,6 +64,8 @@ class Service:
     """The engines' image is ours, so that their admin port should answer."""
     admin_key_seen_s: float = 0.0
     """When the Secret was last found in its place."""
+    scaling_path: ScalingPath = UNKNOWN
+    """The registry's, as it was when the last objects pass began."""
     keda_answered: bool = False
     """A query of KEDA's has had an answer."""
     absent: set[str] = field(default_factory=set)
@@ -85,6 +88,11 @@ class Service:
             for by_uid in (self.acknowledged, self.refusals, self.declined):
                 by_uid.pop(gone.uid, None)
 
+    def forget_child(self, child: str) -> None:
+        """Forget an object that is gone, and that we ever made it."""
+        self.children.pop(child, None)
+        self.applied.pop(child, None)
+
     @property
     def ready_pods(self) -> list[EnginePod]:
         """Pods that serve, in order of name."""
@@ -96,6 +104,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._services: dict[ServiceKey, Service] = {}
+        self.scaling_path = UNKNOWN
         self._orphans: dict[ServiceKey, dict[str, Manifest]] = {}
 
     def __iter__(self) -> Iterator[Service]:
@@ -162,13 +171,14 @@ class Registry:
         if event_type == "DELETED":
             if before is not None and before["metadata"]["uid"] != meta["uid"]:
                 return key, False  # the one before it went; we have made it anew since
-            service.children.pop(child, None)
-            service.applied.pop(child, None)
+            service.forget_child(child)
             return key, True
         if before is not None and older(body, before):
             return key, False  # our own write already showed us more than this event does
         service.children[child] = body
         service.keda_answered |= body["kind"] == "ScaledObject" and _keda_answered(body)
+        if body["kind"] == "HorizontalPodAutoscaler":
+            return key, before is None or _verdict(before) != _verdict(body)
         changed = before is None or shape(before) != shape(body) or before.get("status") != body.get("status")
         return key, changed
 
@@ -191,6 +201,13 @@ def _with_past(pod: EnginePod, before: EnginePod | None) -> EnginePod:
     if before is None or before.uid != pod.uid or pod.served_life is not None:
         return pod
     return replace(pod, served_life=before.served_life)
+
+
+def _verdict(hpa: Manifest) -> tuple[Any, ...]:
+    """What an HPA concludes; its measurements, which move at each of its looks, are no reason for a pass."""
+    status = hpa.get("status", {})
+    conditions = sorted((one["type"], one["status"], one.get("reason", "")) for one in status.get("conditions") or ())
+    return status.get("desiredReplicas"), conditions
 
 
 def _keda_answered(scaled_object: Manifest) -> bool:

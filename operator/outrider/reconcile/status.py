@@ -33,7 +33,7 @@ from outrider.api.status import (
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
-from outrider.reconcile import conditions, events, troubles
+from outrider.reconcile import conditions, events, scaling_path, troubles
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -194,7 +194,15 @@ def _autoscaling(
         replicas = deployment["spec"].get("replicas", 1) if deployment else 0
     if not autoscaled:
         return conditions.fixed_replicas(replicas, generation)
-    return conditions.autoscaling_ready(keda, scaled, service.keda_answered, fault, generation)
+    return scaling_path.autoscaling_ready(
+        keda,
+        scaled,
+        service.children.get(f"HorizontalPodAutoscaler/keda-hpa-{name}"),
+        service.scaling_path,
+        answered=service.keda_answered,
+        fault=fault,
+        generation=generation,
+    )
 
 
 def _doubts(warnings: Sequence[str], generation: int) -> list[Condition]:

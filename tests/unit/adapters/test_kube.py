@@ -217,6 +217,13 @@ class TestErrors:
         assert (type(caught.value), caught.value.status, caught.value.reason) == (KubeError, 422, "ApplyRefused")
         assert said in caught.value.message
 
+    async def test_a_kind_that_is_about_to_go_is_no_right_that_is_missing(self) -> None:
+        said = "scaledobjects is forbidden: create not allowed while custom resource definition is terminating"
+        async with kube(refusal(403, said)) as (one, _):
+            with pytest.raises(KubeError) as caught:
+                await one.apply(DEPLOYMENT)
+        assert type(caught.value) is NotFound
+
     @pytest.mark.parametrize(
         ("header", "seconds"),
         [({"Retry_After": "7"}, 7.0), ({"Retry_After": "Fri, 15 Jan 2027 08:00:00 GMT"}, None), ({}, None)],

@@ -90,10 +90,10 @@ class FakeKube:
 
     # What the operator calls.
 
-    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
+    async def get(self, api_version: str, kind: str, namespace: str | None, name: str) -> Manifest | None:
         self.reads.append(f"{kind}/{name}")
         self._raise("get", f"{kind}/{name}")
-        found = copy.deepcopy(self.objects.get((kind, namespace, name)))
+        found = copy.deepcopy(self.objects.get((kind, namespace or "", name)))
         self._while("get", f"{kind}/{name}")
         return found
 

@@ -25,12 +25,6 @@ from .fakes import Manifest
 QUERY = Query("sum(x)", 120.0)
 RESOLVED = resolve(resource().spec)
 SERVES = condition("EngineReady", True, "EnginesServe", "1 of 1 engine serves", 3)
-WAITING = ("Unknown", "WaitingForKEDA", "KEDA has not taken up the ScaledObject yet")
-KEDA_STARTS = (
-    "Unknown",
-    "Starting",
-    "KEDA's query has not answered yet: it does once Prometheus has the first engine's metrics",
-)
 LOADS = condition("EngineReady", False, "Starting", "engines are loading", 3)
 
 
@@ -506,56 +500,6 @@ def test_engines_with_one_k_have_nothing_to_apply(
         assert said(found) == ("True", reason, words)
 
 
-@pytest.mark.parametrize(
-    ("keda", "found", "answered", "expected"),
-    [
-        pytest.param(
-            False,
-            None,
-            False,
-            (
-                "False",
-                "KEDAMissing",
-                "KEDA is not installed in this cluster; install it, or turn autoscaling off. Replicas stay as they are",
-            ),
-            id="no KEDA",
-        ),
-        pytest.param(True, None, False, WAITING, id="just made"),
-        pytest.param(True, {"status": {}}, False, WAITING, id="not looked at yet"),
-        pytest.param(True, scaled_object(Ready="True"), False, KEDA_STARTS, id="it has asked nobody yet"),
-        pytest.param(
-            True, scaled_object(Ready="True", Fallback="True"), False, KEDA_STARTS, id="the first engine still starts"
-        ),
-        pytest.param(
-            True, scaled_object(Ready="True"), True, ("True", "Scaling", "the ScaledObject is ready"), id="it scales"
-        ),
-        pytest.param(
-            True,
-            scaled_object(Ready="False", _message="no scaler for trigger"),
-            False,
-            ("False", "ScaledObjectNotReady", "no scaler for trigger"),
-            id="KEDA cannot use it",
-        ),
-        pytest.param(
-            True,
-            scaled_object(Ready="True", Fallback="True"),
-            True,
-            ("False", "Fallback", "KEDA has no metrics and keeps the replicas, or raises them to the minimum"),
-            id="KEDA has lost its metrics",
-        ),
-        pytest.param(
-            True,
-            scaled_object(Ready="True", Fallback="False"),
-            True,
-            ("True", "Scaling", "the ScaledObject is ready"),
-            id="and found them again",
-        ),
-    ],
-)
-def test_autoscaling_ready(keda: bool, found: Manifest | None, answered: bool, expected: tuple[str, str, str]) -> None:
-    assert said(conditions.autoscaling_ready(keda, found, answered, None, 3)) == expected
-
-
 @pytest.mark.parametrize(("replicas", "kept"), [(1, "1 replica"), (3, "3 replicas")])
 def test_a_fixed_number_of_replicas(replicas: int, kept: str) -> None:
     expected = ("True", "FixedReplicas", f"autoscaling is off; the service keeps {kept}")
@@ -565,13 +509,10 @@ def test_a_fixed_number_of_replicas(replicas: int, kept: str) -> None:
 def test_what_a_fault_keeps_from_being_made_waits_for_the_same_remedy() -> None:
     fault = NotReady("NameTaken", "Service/chat belongs to someone else; delete it", 10.0)
     engine = conditions.engine_ready([], None, RESOLVED, [], fault, 3)
-    scaling = conditions.autoscaling_ready(True, None, False, fault, 3)
     assert said(engine) == ("False", "NameTaken", f"no engine can be made: {fault.message}")
-    assert said(scaling) == ("Unknown", "NameTaken", f"no ScaledObject can be made: {fault.message}")
     assert conditions.reconciling(None, [], [], fault, 3) is None
 
 
 def test_what_is_there_already_is_told_as_it_is_whatever_the_fault() -> None:
     fault, live = NotReady("NameTaken", "taken", 10.0), deployment(replicas=3, updated=3)
     assert conditions.engine_ready(pods(pod()), live, RESOLVED, [], fault, 3).reason == "EnginesServe"
-    assert conditions.autoscaling_ready(True, scaled_object(Ready="True"), True, fault, 3).reason == "Scaling"

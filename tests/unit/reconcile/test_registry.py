@@ -231,3 +231,31 @@ def test_an_answer_to_keda_is_remembered(registry: Registry, status: Manifest, a
     lost["metadata"] = {**scaled["metadata"], "resourceVersion": "11"}
     registry.child_event("MODIFIED", lost)
     assert known(registry).keda_answered is answered
+
+
+def test_an_hpa_is_a_reason_to_look_when_its_verdict_changes_and_not_at_each_of_its_looks() -> None:
+    registry = Registry()
+    registry.resource_event("ADDED", body())
+
+    def told(active: str, value: str, desired: int = 2) -> bool:
+        hpa = {
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {
+                "name": "keda-hpa-chat",
+                "namespace": "ml",
+                "uid": "h",
+                "labels": {"serving.outrider.dev/service": "chat"},
+            },
+            "spec": {},
+            "status": {
+                "desiredReplicas": desired,
+                "currentMetrics": [{"external": {"current": {"averageValue": value}}}],
+                "conditions": [{"type": "ScalingActive", "status": active, "message": f"metric {value}"}],
+            },
+        }
+        return registry.child_event("MODIFIED", hpa)[1]
+
+    assert told("True", "3")
+    assert not told("True", "4")
+    assert told("False", "4")
+    assert told("False", "4", desired=3)
