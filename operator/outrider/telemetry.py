@@ -19,6 +19,9 @@ HOLDS = Counter("outrider_holds", "Control passes in which the schedule was held
 SPECULATIVE_TOKENS = Gauge("outrider_speculative_tokens", "K at the median batch size of the last window.", SERVICE)
 ACCEPTANCE_LENGTH = Gauge("outrider_acceptance_length", "Estimated tokens a request and step at that K.", SERVICE)
 REQUESTS_PER_REPLICA = Gauge("outrider_requests_per_replica", "Requests in flight that one replica may carry.", SERVICE)
+DESIRED_REPLICAS = Gauge(
+    "outrider_desired_replicas", "Replicas wanted for the present load, within the bounds of the resource.", SERVICE
+)
 SERVICES = Gauge("outrider_services", "Services under control.")
 CONTROL_PASS_SECONDS = Histogram("outrider_control_pass_seconds", "Duration of a control pass over the whole fleet.")
 LAST_CONTROL_PASS = Gauge(
@@ -35,7 +38,14 @@ DELIVERY_FAILURES = Counter(
 RECONCILE_SECONDS = Histogram("outrider_reconcile_seconds", "Duration of one service's objects pass.")
 RECONCILE_FAILURES = Counter("outrider_reconcile_failures", "Objects passes that failed, by reason.", ("reason",))
 
-_PER_SERVICE = (SCHEDULE_CHANGES, TARGET_CHANGES, SPECULATIVE_TOKENS, ACCEPTANCE_LENGTH, REQUESTS_PER_REPLICA)
+_PER_SERVICE = (
+    SCHEDULE_CHANGES,
+    TARGET_CHANGES,
+    SPECULATIVE_TOKENS,
+    ACCEPTANCE_LENGTH,
+    REQUESTS_PER_REPLICA,
+    DESIRED_REPLICAS,
+)
 _known: set[tuple[str, str]] = set()
 
 
@@ -48,6 +58,18 @@ def keep(services: set[tuple[str, str]]) -> None:
                 metric.remove(*gone)
     _known.clear()
     _known.update(services)
+
+
+def desire(service: tuple[str, str], replicas: int | None) -> None:
+    """Report the replicas that a service should have; None ends the series.
+
+    Autoscalers read it: a number of a minute ago would be taken for the present one, and no number makes them hold.
+    """
+    if replicas is not None:
+        DESIRED_REPLICAS.labels(*service).set(replicas)
+        return
+    with contextlib.suppress(KeyError):  # it was never set
+        DESIRED_REPLICAS.remove(*service)
 
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}

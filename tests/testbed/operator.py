@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.cluster import Cluster
+from tests.testbed.tools import PROMETHEUS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "outrider"
@@ -38,6 +39,10 @@ def start(cluster: Cluster, settings: Mapping[str, str] | None = None) -> None:
         **QUICK,
         **(settings or {}),
     }
+    if PROMETHEUS in cluster.parts:
+        # A label of the target takes the place of the metric's own, as with a PodMonitor.
+        metrics = f"127.0.0.1:{cluster.port('outrider-metrics')}"
+        cluster.add_scrape_target(PROCESS, metrics, {"namespace": NAMESPACE})
     cluster.start_process(PROCESS, [str(Path(sys.executable).with_name("outrider")), "run"], environment)
 
 

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from outrider import telemetry
+from outrider.manifests import queries
 from outrider.telemetry import JsonLines
 
 
@@ -113,3 +114,12 @@ def test_series_of_services_that_are_gone_go_too() -> None:
     assert values == {"stays": 3.0, "goes": None}
     assert REGISTRY.get_sample_value("outrider_services") == 1.0
     telemetry.keep(set())
+
+
+def test_the_autoscaler_asks_for_the_replicas_under_the_name_that_they_are_exported_by() -> None:
+    labels = {"namespace": "ml", "service": "desired"}
+    telemetry.desire(("ml", "desired"), 4)
+    assert REGISTRY.get_sample_value(queries.DESIRED_REPLICAS, labels) == 4.0
+    telemetry.desire(("ml", "desired"), None)
+    assert REGISTRY.get_sample_value(queries.DESIRED_REPLICAS, labels) is None
+    telemetry.desire(("ml", "desired"), None)  # twice is no fault

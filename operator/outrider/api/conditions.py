@@ -20,6 +20,7 @@ MAX_MESSAGE_LENGTH = 1024  # a status is read by people; the full story is in ev
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SPECULATION_HEALTHY = "SpeculationHealthy"
 ROLLOUT_PROGRESSING, CAPACITY_LIMITED = "RolloutProgressing", "CapacityLimited"
+REPLICAS_CONTENDED = "ReplicasContended"
 _FIRST = {READY: 0, RECONCILING: 1, STALLED: 2}
 
 

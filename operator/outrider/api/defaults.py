@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from outrider.api.life import Strategy
     from outrider.api.model import Source, SourceKind
     from outrider.api.resource import Spec
-    from outrider.api.scaling import Percentile
+    from outrider.api.scaling import Autoscaling, Percentile, ScaleBy, Scaler
     from outrider.api.speculation import Ngram
     from outrider.api.surroundings import ServiceType
     from outrider.api.tuning import Mode, Policy
@@ -39,6 +39,7 @@ MAX_SURGE = 0  # a pod that starts before another stops would wait for ever for 
 MAX_UNAVAILABLE = 1
 DISRUPTION_MAX_UNAVAILABLE = 1  # a minimum instead would block the drain of a service with one replica for ever
 USER_ID = 1000  # any but root; set because images that run as root are common, and runAsNonRoot would refuse them
+MAX_REPLICAS = 1000  # the most that a resource can name
 STARTUP_BUDGET_S = 1800  # 70B weights from a hub at 100 MB/s take 23 minutes, graphs and compilation 3 more
 
 
@@ -74,11 +75,13 @@ class Resolved:
     shared_memory: str
     max_num_seqs: int
     max_num_batched_tokens: int
-    autoscaled: bool
-    """True when KEDA sets the number of replicas."""
+    scaler: Scaler
+    """Who sets the number of replicas."""
+    scale_by: ScaleBy
     min_replicas: int
-    """The fixed number of replicas when not autoscaled."""
+    """The fixed number of replicas where nobody scales."""
     max_replicas: int
+    """`MAX_REPLICAS` for an external autoscaler without a bound."""
     fixed_replicas: int | None
     """The number that the user asked for without an autoscaler; None keeps what runs, or one."""
     scale_down_stabilization_s: int
@@ -102,6 +105,11 @@ class Resolved:
     run_as_group: int
     fs_group: int
     trust_remote_code: bool
+
+    @property
+    def autoscaled(self) -> bool:
+        """Whether KEDA sets the number of replicas."""
+        return self.scaler == "KEDA"
 
 
 def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATION_S) -> Resolved:
@@ -144,10 +152,11 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         # vLLM refuses a token budget that cannot hold one verification step of the largest batch.
         max_num_batched_tokens=engine.max_num_batched_tokens
         or max(MAX_NUM_BATCHED_TOKENS, max_num_seqs * (ceiling + 1)),
-        autoscaled=scaling is not None and scaling.mode != "Off",
+        scaler="Off" if scaling is None else scaling.mode or "KEDA",
+        scale_by=(scaling and scaling.scale_by) or "Requests",
         min_replicas=min_replicas,
         fixed_replicas=None if scaling is None or scaling.mode != "Off" else scaling.min_replicas,
-        max_replicas=max(min_replicas, (scaling and scaling.max_replicas) or min_replicas),
+        max_replicas=_max_replicas(scaling, min_replicas),
         scale_down_stabilization_s=scale_down_stabilization_s if stabilization_s is None else stabilization_s,
         kv_cache_target_percent=(scaling and scaling.kv_cache_target_percent) or KV_CACHE_TARGET_PERCENT,
         strategy=rollout.strategy or "RollingUpdate",
@@ -171,6 +180,12 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         fs_group=security.fs_group or USER_ID,
         trust_remote_code=security.trust_remote_code or False,
     )
+
+
+def _max_replicas(scaling: Autoscaling | None, least: int) -> int:
+    if scaling is not None and scaling.max_replicas is not None:
+        return scaling.max_replicas
+    return MAX_REPLICAS if scaling is not None and scaling.mode == "External" else least
 
 
 def _kind(source: Source | None) -> SourceKind:

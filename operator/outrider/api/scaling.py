@@ -10,6 +10,8 @@ from outrider.api.fields import Int, LabelName
 from outrider.api.rules import Part, Rule, Values, judged, named, refusing
 
 Percentile = Literal[50, 75, 90, 95, 99]
+Scaler = Literal["KEDA", "External", "Off"]
+ScaleBy = Literal["Requests", "DesiredReplicas"]
 OWN_TRIGGERS = ("in-flight", "waiting", "kv-cache")
 
 TriggerName = Annotated[
@@ -88,22 +90,28 @@ class Autoscaling(Part):
             ),
         ),
         Rule(
-            "has(self.maxReplicas) || (has(self.mode) && self.mode == 'Off')",
-            lambda scaling: scaling.max_replicas is not None or scaling.mode == "Off",
+            "has(self.maxReplicas) || (has(self.mode) && self.mode in ['External', 'Off'])",
+            lambda scaling: scaling.max_replicas is not None or scaling.mode in ("External", "Off"),
             'autoscaling needs an upper bound: set maxReplicas, or mode: "Off" (quoted) for a fixed number,'
-            " minReplicas",
+            " minReplicas, or mode: External where another autoscaler has bounds of its own",
             ".maxReplicas",
         ),
     )
 
-    mode: Literal["KEDA", "Off"] | None = None
-    """Who scales: KEDA by load, or with Off nobody, and minReplicas is kept. KEDA when left out. In YAML write `"Off"`
-    with its quotes: the bare word is a boolean there."""
+    mode: Scaler | None = None
+    """Who scales: KEDA by load; with External an autoscaler of your own, to which the replicas are left; with Off
+    nobody, and minReplicas is kept. KEDA when left out. In YAML write `"Off"` with its quotes: the bare word is a
+    boolean there."""
+    scale_by: ScaleBy | None = None
+    """What KEDA compares with a target: Requests, the requests in flight of a replica, whose target the operator moves
+    with what a replica carries; or DesiredReplicas, the number of replicas that the operator works out and exports,
+    whose target never moves, so that Prometheus must scrape the operator too. Requests when left out."""
     min_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Fewest replicas, 1 to 1000 and not above maxReplicas, for example 2; 1 when left out. With mode Off: the number
-    that is kept."""
+    that is kept. With External: the least that is recommended."""
     max_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
-    """Most replicas, 1 to 1000, for example 6; needed unless mode is Off."""
+    """Most replicas, 1 to 1000, for example 6; needed with mode KEDA. With External: the most that is recommended, no
+    bound when left out."""
     scale_down_stabilization_seconds: Annotated[Int, Field(ge=0, le=3600)] | None = None
     """For how long load must stay low before a replica is given up, in seconds, 0 to 3600, for example 600; the
     operator's own setting, 300 unless it was changed, when left out."""

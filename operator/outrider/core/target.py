@@ -83,6 +83,21 @@ def judge(
     return Target(after, why)
 
 
+def replicas_for(load: float, target: int) -> int:
+    """Replicas that so many requests in flight need: 0 without any, and no less than 1 for a part of one."""
+    return -(-max(1, round(load)) // target) if load > 0 else 0
+
+
+def desired_replicas(load: float, target: int, *, unmeasured: int, present: int) -> int:
+    """Replicas to ask for when ``unmeasured`` of the ``present`` ones do not report.
+
+    As with the HPA, those count as idle for a rise and as carrying their target for a fall: a replica that has just
+    started does not call for more, and one that Prometheus lost does not send others away.
+    """
+    least, most = replicas_for(load, target), replicas_for(load + unmeasured * target, target)
+    return min(max(present, least), most)
+
+
 def strained(config: ControllerConfig, window: Observation) -> bool:
     """A tenth as many requests wait as run, or the window's percentile misses the objective."""
     slow_s = window.tpot.quantile(config.percentile)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from outrider.core import engine_metrics
 from outrider.manifests.meta import STABLE
 
+DESIRED_REPLICAS = "outrider_desired_replicas"
+"""The operator's own metric of the replicas that it wants, by namespace and service."""
 _ENGINE = "namespace, pod, engine"
 """What one engine is. The maximum over all else counts it once, though two scrape jobs find it, or two processes
 report."""
@@ -29,6 +31,21 @@ def waiting_requests(namespace: str, service: str) -> str:
 def kv_cache_percent(namespace: str, service: str) -> str:
     """Use of the KV cache in percent, added up over engines; some versions export it under two names."""
     return f"sum(max by ({_ENGINE}) ({_any_of(engine_metrics.KV_CACHE_USAGE, namespace, service)})) * 100"
+
+
+def desired_replicas(namespace: str, service: str) -> str:
+    """Replicas that the operator wants, from its own metrics.
+
+    A scrape without ``honorLabels`` renames labels that its target has too: the namespace always, with a ServiceMonitor
+    the service as well.
+    """
+    mine, whose = escape(namespace), escape(service)
+    variants = (
+        f'namespace="{mine}",service="{whose}",exported_namespace=""',
+        f'exported_namespace="{mine}",service="{whose}",exported_service=""',
+        f'exported_namespace="{mine}",exported_service="{whose}"',
+    )
+    return "max(" + " or ".join(f"{DESIRED_REPLICAS}{{{one}}}" for one in variants) + ")"
 
 
 def _any_of(names: tuple[str, ...], namespace: str, service: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
+from outrider.core.capacity import DEFAULT_REQUESTS_PER_REPLICA
 from outrider.manifests import promql, queries
 from outrider.manifests.meta import Manifest, metadata
 
@@ -62,11 +63,16 @@ def scaled_object(
 def _triggers(
     resource: SpeculativeInferenceService, settings: Resolved, target: int, prometheus_url: str
 ) -> list[dict[str, Any]]:
-    """Ours first, then the user's in their order."""
+    """Ours first, then the user's in their order. Of those that scale by the operator's number of replicas no target
+    ever moves, and two of the three work without it."""
     scope = (resource.namespace, resource.name)
     further = resource.spec.autoscaling.triggers if resource.spec.autoscaling else ()
+    main = _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target)
+    if settings.scale_by == "DesiredReplicas":
+        target = DEFAULT_REQUESTS_PER_REPLICA
+        main = _trigger("desired-replicas", prometheus_url, queries.desired_replicas(*scope), 1)
     return [
-        _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target),
+        main,
         _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
         _trigger("kv-cache", prometheus_url, queries.kv_cache_percent(*scope), settings.kv_cache_target_percent),
         *(_trigger(one.name, prometheus_url, one.query, one.target, one.metric_type) for one in further),
@@ -79,7 +85,7 @@ def warnings(resource: SpeculativeInferenceService) -> list[str]:
     return [
         f"spec.autoscaling.triggers[{one.name}]: the query is an average, and metricType AverageValue divides it by the"
         " replicas: divided twice it never asks for more of them; make it a sum, or set metricType Value"
-        for one in (scaling.triggers if scaling is not None and scaling.mode != "Off" else ())
+        for one in (scaling.triggers if scaling is not None and scaling.mode in (None, "KEDA") else ())
         if one.metric_type == "AverageValue" and promql.is_average(one.query)
     ]
 

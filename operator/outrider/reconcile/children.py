@@ -4,6 +4,8 @@ else."""
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from outrider.errors import Conflict, KubeError, NotReady
 from outrider.manifests import passed_on, secret
@@ -34,7 +36,7 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
     result = await _send(service, manifest, neighbours)
     seen = service.children.get(child)
     if seen is None or not older(result, seen):  # an event may have overtaken our answer
-        service.children[child] = result
+        service.saw(child, result)
     service.applied[child] = (sent, shape(result))
     return result
 
@@ -82,19 +84,19 @@ async def remove(service: Service, api_version: str, kind: str, name: str, neigh
     if child in service.absent:
         return
     live = await neighbours.kube.get(api_version, kind, service.key[0], name)
-    if live is not None and _ours(service, live):
+    if live is not None and owned(service, live):
         await neighbours.kube.delete(api_version, kind, service.key[0], name, live["metadata"]["uid"])
-    service.children.pop(child, None)
-    service.applied.pop(child, None)
+    service.forget_child(child)
     service.absent.add(child)
 
 
-def _ours(service: Service, live: Manifest) -> bool:
+def owned(service: Service, live: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to this very resource."""
     uid = service.body["metadata"]["uid"]
     return any(owner.get("uid") == uid for owner in live["metadata"].get("ownerReferences", []))
 
 
 def _refuse_foreign(service: Service, live: Manifest, child: str) -> None:
-    if not _ours(service, live):
+    if not owned(service, live):
         message = f"{child} exists and belongs to someone else; delete or rename it, or rename the service"
         raise NotReady("NameTaken", message, 10.0)

@@ -16,6 +16,7 @@ from outrider import telemetry
 from outrider.core.controller import Outcome, control
 from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
+from outrider.core.target import desired_replicas
 from outrider.errors import MetricsError
 from outrider.reconcile import delivery, edge, events, persistence
 from outrider.reconcile.neighbours import Neighbours
@@ -63,7 +64,9 @@ class ControlPass:
             return  # an objects pass waits for a neighbour; the others must not wait with it
         async with service.lock:
             news = False
-            if service.config is not None and service.state is not None:  # else its memory was not read yet
+            if service.config is None:
+                telemetry.desire(service.key, None)
+            elif service.state is not None:  # else its memory was not read yet
                 news = service.looked_s + SOFT_EVERY_S <= now_s
                 seen = (service.outcome is None, service.metrics)
                 fault = await edge.attempt(service.key, self._decide(service, series, now_s))
@@ -84,6 +87,7 @@ class ControlPass:
         service.outcome, service.state = outcome, outcome.state
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)
+        telemetry.desire(service.key, _desired(service, window))
         await self._carry_out(service, outcome, now_s)
 
     def _observe(
@@ -146,6 +150,18 @@ def _report(service: Service, outcome: Outcome) -> None:
     telemetry.REQUESTS_PER_REPLICA.labels(namespace, name).set(outcome.state.target)
     if outcome.acceptance_length is not None:
         telemetry.ACCEPTANCE_LENGTH.labels(namespace, name).set(outcome.acceptance_length.value)
+
+
+def _desired(service: Service, window: Observation | Missing) -> int | None:
+    """Replicas to ask an autoscaler for; None without data, or where nobody scales."""
+    if service.bounds is None or service.state is None or isinstance(window, Missing):
+        return None
+    unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
+    deployment = service.children.get(f"Deployment/{service.key[1]}")
+    present = len(service.ready_pods) if deployment is None else deployment["spec"].get("replicas", 1)
+    wanted = desired_replicas(window.in_flight, service.state.target, unmeasured=unmeasured, present=present)
+    least, most = service.bounds
+    return min(max(least, wanted), most)
 
 
 def _keys(service: Service) -> dict[str, str | int]:

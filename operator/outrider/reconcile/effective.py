@@ -20,7 +20,7 @@ _SOURCES: dict[SourceKind, SourceShown] = {
 
 def in_force(resolved: Resolved, container: EngineContainer) -> EffectiveSettings:
     """What an applied resource runs."""
-    bounds = f"{resolved.min_replicas}-{resolved.max_replicas}" if resolved.autoscaled else str(resolved.min_replicas)
+    bounds = f"{resolved.min_replicas}-{resolved.max_replicas}"
     least, most = resolved.prompt_lookup or (None, None)
     return EffectiveSettings(
         served_name=resolved.served_name,
@@ -42,7 +42,7 @@ def in_force(resolved: Resolved, container: EngineContainer) -> EffectiveSetting
         percentile=round(100 * resolved.percentile),
         kv_cache_target_percent=resolved.kv_cache_target_percent if resolved.autoscaled else None,
         rollout=_rollout(resolved),
-        replicas=bounds,
+        replicas={"KEDA": bounds, "External": "external", "Off": str(resolved.min_replicas)}[resolved.scaler],
         termination_grace_seconds=resolved.termination_grace_s,
         startup_budget_seconds=resolved.startup_budget_s,
     )

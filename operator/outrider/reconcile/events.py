@@ -72,7 +72,8 @@ async def unhealthy_speculation(
 
 
 async def stuck(service: Service, before: Condition | None, now: Condition, neighbours: Neighbours) -> None:
-    """Warn when an update cannot go on, or the cluster has no place for one more engine."""
+    """Warn when an update cannot go on, the cluster has no place for one more engine, or somebody
+    else writes the number of replicas."""
     await _warn_once(service, before, now, now.message, neighbours)
 
 

@@ -31,14 +31,24 @@ from outrider.manifests import (
 )
 from outrider.manifests.engine_container import EngineContainer
 from outrider.manifests.store_access import StoreAccess
-from outrider.reconcile import children, delivery, edge, effective, events, persistence, replicas, status
+from outrider.reconcile import (
+    autoscaler,
+    children,
+    contention,
+    delivery,
+    edge,
+    effective,
+    events,
+    persistence,
+    replicas,
+    status,
+)
 from outrider.reconcile.configuration import controller_config
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
 logger = logging.getLogger(__name__)
 
-SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
 NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 POD_MONITOR = ("monitoring.coreos.com/v1", "PodMonitor")
 SLOW_RETRY_S = 60.0
@@ -85,6 +95,9 @@ class ObjectsPass:
         usable = keda and one.scaling_path.too_old is None
         fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, usable))
         frozen = one.config is not None and one.config.frozen
+        scaled = keda and not one.foreign_scalers
+        least, now_s = resolved.min_replicas, self._neighbours.clock()
+        one.contention = contention.judge(one.contention, least, now_s) if scaled else contention.NONE
         found = status.build(
             one,
             resolved,
@@ -106,7 +119,7 @@ class ObjectsPass:
         one.scaling_path = self._registry.scaling_path
         served = one.scaling_path.served
         if served is None:
-            served = await self._neighbours.kube.serves(*SCALED_OBJECT)
+            served = await self._neighbours.kube.serves(*autoscaler.SCALED_OBJECT)
         if not served:
             one.forget_child(f"ScaledObject/{one.key[1]}")
             one.keda_answered = False
@@ -149,6 +162,8 @@ class ObjectsPass:
         settings = self._neighbours.settings
         frozen = settings.paused or resource.spec.paused
         one.config = controller_config(resolved, container, period_s=settings.control_period_s, frozen=frozen)
+        if not frozen or one.bounds is None:
+            one.bounds = None if resolved.scaler == "Off" else (resolved.min_replicas, resolved.max_replicas)
         if one.state is None:
             one.state = await persistence.load(one, one.config, self._neighbours)
             self._decide_soon()
@@ -173,12 +188,16 @@ class ObjectsPass:
             pod_disruption_budget.pod_disruption_budget(resource, resolved),
         ):
             await children.apply(one, manifest, self._neighbours)
+        if keda:
+            one.foreign_scalers = await autoscaler.foreign(one, self._neighbours)
+        else:
+            one.foreign_scalers = ()
         if not resolved.autoscaled:
             # The autoscaler must be gone before we set a number, or both would write it.
-            await children.remove(one, *SCALED_OBJECT, resource.name, self._neighbours)
+            await children.remove(one, *autoscaler.SCALED_OBJECT, resource.name, self._neighbours)
         await self._network_policy(one, resource, resolved)
         await self._deployment(one, wanted, resolved)
-        if keda:
+        if keda and not one.foreign_scalers:
             scaled = scaled_object.scaled_object(
                 resource,
                 resolved,
@@ -205,7 +224,7 @@ class ObjectsPass:
 
     async def _deployment(self, one: Service, wanted: Manifest, resolved: Resolved) -> None:
         name = f"Deployment/{wanted['metadata']['name']}"
-        if resolved.autoscaled:
+        if resolved.scaler != "Off":
             await replicas.hand_over(one, self._neighbours)
         else:
             wanted = deployment.with_replicas(wanted, replicas.fixed(resolved, one.children.get(name)))
@@ -213,5 +232,5 @@ class ObjectsPass:
         live = await children.apply(one, wanted, self._neighbours)
         if before is not None:
             await events.rolls(one, before, live, self._neighbours)
-        if resolved.autoscaled:
+        if resolved.autoscaled and not one.foreign_scalers:
             await replicas.start_at_minimum(resolved, live, self._neighbours)

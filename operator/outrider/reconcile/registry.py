@@ -13,11 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from outrider.adapters.kube import FIELD_MANAGER, REPLICAS_MANAGER
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
+from outrider.reconcile import contention
+from outrider.reconcile.contention import Contention
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
@@ -25,6 +28,7 @@ Manifest = Mapping[str, Any]
 ServiceKey = tuple[str, str]
 """Namespace and name."""
 
+OWN_MANAGERS = (FIELD_MANAGER, REPLICAS_MANAGER)
 SERVICE_LABEL = "serving.outrider.dev/service"
 TRACK_LABEL = "serving.outrider.dev/track"
 
@@ -49,6 +53,12 @@ class Service:
     """Why there are no metrics; None while there are."""
     left_out: tuple[Missing, ...] = ()
     """Why engines with metrics were left out of the last decision."""
+    bounds: tuple[int, int] | None = None
+    """Fewest and most replicas that an autoscaler may be asked for; None where nobody scales."""
+    foreign_scalers: tuple[str, ...] = ()
+    """Autoscalers of somebody else on our Deployment, as ``kind/name``."""
+    contention: Contention = contention.NONE
+    """Who else writes the number of replicas."""
     admin_key: str | None = None
     acknowledged: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By pod UID: the generation that its engine acknowledged, and when."""
@@ -81,6 +91,15 @@ class Service:
     """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def saw(self, child: str, body: Manifest) -> None:
+        """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""
+        before = self.children.get(child)
+        self.children[child] = body
+        if body["kind"] == "HorizontalPodAutoscaler":
+            self.contention = contention.asked(self.contention, body.get("status", {}).get("desiredReplicas"))
+        elif body["kind"] == "Deployment" and before is not None:
+            self.contention = contention.moved(self.contention, before, body, OWN_MANAGERS)
+
     def drop_pod(self, name: str) -> None:
         """Forget a pod, and all that its engine said."""
         gone = self.pods.pop(name, None)
@@ -92,6 +111,8 @@ class Service:
         """Forget an object that is gone, and that we ever made it."""
         self.children.pop(child, None)
         self.applied.pop(child, None)
+        if child.startswith("HorizontalPodAutoscaler/"):
+            self.contention = contention.asked(self.contention, None)
 
     @property
     def ready_pods(self) -> list[EnginePod]:
@@ -175,7 +196,7 @@ class Registry:
             return key, True
         if before is not None and older(body, before):
             return key, False  # our own write already showed us more than this event does
-        service.children[child] = body
+        service.saw(child, body)
         service.keda_answered |= body["kind"] == "ScaledObject" and _keda_answered(body)
         if body["kind"] == "HorizontalPodAutoscaler":
             return key, before is None or _verdict(before) != _verdict(body)

@@ -13,6 +13,7 @@ from outrider.api import API_VERSION, KIND
 from outrider.api.conditions import (
     CAPACITY_LIMITED,
     READY,
+    REPLICAS_CONTENDED,
     ROLLOUT_PROGRESSING,
     SPECULATION_HEALTHY,
     Condition,
@@ -33,7 +34,7 @@ from outrider.api.status import (
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
-from outrider.reconcile import conditions, events, scaling_path, troubles
+from outrider.reconcile import conditions, events, scaling_conditions, scaling_path, troubles
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -113,6 +114,7 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         (SPECULATION_HEALTHY, events.unhealthy_speculation),
         (ROLLOUT_PROGRESSING, events.stuck),
         (CAPACITY_LIMITED, events.stuck),
+        (REPLICAS_CONTENDED, events.stuck),
     ):
         now = _find(type_, status.conditions)
         if now is not None:
@@ -157,6 +159,7 @@ def _conditions(
         by_spec = service.resource is not None and service.resource.spec.paused
         scaled = service.children.get(f"ScaledObject/{name}")
         return [*found, conditions.paused(by_spec, scaled, deployment, generation)]
+    contended = scaling_conditions.contended(service.contention, generation)
     under_way = conditions.stalled(deployment, matters, resolved, generation) or conditions.reconciling(
         deployment, pods, matters, fault, generation
     )
@@ -164,6 +167,7 @@ def _conditions(
         under_way,
         conditions.rollout_progressing(deployment, pods, matters, generation),
         conditions.capacity_limited(deployment, pods, matters, generation),
+        contended,
     )
     return [*found, *(one for one in optional if one is not None)]
 
@@ -187,11 +191,16 @@ def _autoscaling(
     """Of a paused service counts what is there and not what its spec now says."""
     name = service.key[1]
     scaled, deployment = (service.children.get(f"{kind}/{name}") for kind in ("ScaledObject", "Deployment"))
+    running = deployment["spec"].get("replicas", 1) if deployment else 0
     if not _frozen(service):
-        autoscaled, replicas = resolved.autoscaled, resolved.min_replicas
+        autoscaled, replicas = resolved.autoscaled, running if resolved.scaler == "External" else resolved.min_replicas
     else:
         autoscaled, keda = scaled is not None or deployment is None, keda or scaled is not None
-        replicas = deployment["spec"].get("replicas", 1) if deployment else 0
+        replicas = running
+    if resolved.scaler == "External" and scaled is None:
+        return scaling_conditions.external(replicas, generation)
+    if service.foreign_scalers and autoscaled:
+        return scaling_conditions.foreign(service.foreign_scalers, scaled is not None, generation)
     if not autoscaled:
         return conditions.fixed_replicas(replicas, generation)
     return scaling_path.autoscaling_ready(

@@ -12,7 +12,7 @@ from outrider.core.latency import Cell, LatencyState
 from outrider.core.schedule import parse_text
 from outrider.core.series import Missing
 from outrider.core.state import ControllerState, Trial, initial_state
-from outrider.core.target import judge
+from outrider.core.target import desired_replicas, judge, replicas_for
 from tests.unit.core.builders import config, observation
 
 NOW_S = 1000.0
@@ -79,3 +79,31 @@ def test_without_measurement_the_capacity_itself_says_so() -> None:
     missing = Missing("NoSeries", "no series")
     assert judge(config(), state(), able(90), missing, NOW_S, settled=True).why == ""
     assert judge(config(), state(), UNKNOWN, observation(), NOW_S, settled=True).value == 32
+
+
+@pytest.mark.parametrize(
+    ("load", "replicas"),
+    [
+        pytest.param(0.0, 0, id="no load"),
+        pytest.param(0.1, 1, id="hardly any"),
+        pytest.param(32.0, 1, id="just one replica's"),
+        pytest.param(33.0, 2, id="one request more"),
+        pytest.param(320.4, 10, id="a part of a request is rounding"),
+    ],
+)
+def test_replicas_for_a_load(load: float, replicas: int) -> None:
+    assert replicas_for(load, 32) == replicas
+
+
+@pytest.mark.parametrize(
+    ("load", "unmeasured", "present", "wanted"),
+    [
+        pytest.param(320.0, 0, 4, 10, id="all report"),
+        pytest.param(320.0, 6, 10, 10, id="replicas that have just started do not call for more"),
+        pytest.param(160.0, 5, 10, 10, id="replicas that Prometheus lost do not send others away"),
+        pytest.param(32.0, 2, 10, 3, id="a fall that is sure even if the unmeasured are full"),
+        pytest.param(320.0, 1, 4, 10, id="a rise that is sure even if the unmeasured are idle"),
+    ],
+)
+def test_doubt_about_some_replicas_moves_nothing(load: float, unmeasured: int, present: int, wanted: int) -> None:
+    assert desired_replicas(load, 32, unmeasured=unmeasured, present=present) == wanted

@@ -82,10 +82,11 @@ def test_the_route_splits_between_the_two_services_under_one_name() -> None:
 
 def test_the_other_autoscaler_finds_a_deployment_whose_replicas_nobody_sets() -> None:
     service = parse(body("09-another-autoscaler.yaml"))
-    target = body("beside/09-another-autoscaler.hpa.yaml")["spec"]["scaleTargetRef"]
+    scaler = body("beside/09-another-autoscaler.hpa.yaml")["spec"]
     settings = resolve(service.spec)
-    assert (target["kind"], target["name"]) == ("Deployment", service.name)
-    assert (settings.autoscaled, settings.fixed_replicas) == (False, None)
+    assert (scaler["scaleTargetRef"]["kind"], scaler["scaleTargetRef"]["name"]) == ("Deployment", service.name)
+    assert (settings.scaler, settings.fixed_replicas) == ("External", None)
+    assert (settings.min_replicas, settings.max_replicas) == (scaler["minReplicas"], scaler["maxReplicas"])
 
 
 def test_tiers_differ_in_what_they_are_named_for() -> None:

@@ -49,7 +49,7 @@ def all_children(one: SpeculativeInferenceService, target: int = 40) -> list[Man
         config_maps.schedule(one, 17, parse_text("1-24:3 25-64:1"), 3600),
         service.service(one, settings),
         pod_disruption_budget.pod_disruption_budget(one, settings),
-        _deployment(one, None if settings.autoscaled else settings.min_replicas, STABLE),
+        _deployment(one, settings.min_replicas if settings.scaler == "Off" else None, STABLE),
     ]
     if settings.network_policy:
         children.append(network_policy.network_policy(one, "outrider-system"))

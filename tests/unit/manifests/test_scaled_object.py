@@ -46,6 +46,31 @@ def test_thresholds_are_whole_numbers_in_strings(target: int, expected: list[str
     assert waiting_target(target) >= 1
 
 
+DESIRED = {"spec.autoscaling": {"minReplicas": 2, "maxReplicas": 8, "scaleBy": "DesiredReplicas"}}
+
+
+def test_scaling_by_desired_replicas_asks_the_operator_and_leaves_two_triggers_that_do_not() -> None:
+    triggers = spec(DESIRED)["triggers"]
+    assert [trigger["name"] for trigger in triggers] == ["desired-replicas", "waiting", "kv-cache"]
+    assert (triggers[0]["metricType"], triggers[0]["metadata"]["threshold"]) == ("AverageValue", "1")
+    assert triggers[0]["metadata"]["ignoreNullValues"] == "false"
+    for trigger in triggers[1:]:
+        assert "outrider_desired_replicas" not in trigger["metadata"]["query"]
+
+
+@pytest.mark.parametrize("target", [1, 5, 40, 256])
+def test_scaling_by_desired_replicas_no_target_ever_moves(target: int) -> None:
+    assert spec(DESIRED, target=target) == spec(DESIRED, target=32)
+
+
+def test_the_desired_replicas_are_found_whatever_a_scrape_makes_of_their_labels() -> None:
+    assert queries.desired_replicas("ml", "chat") == (
+        'max(outrider_desired_replicas{namespace="ml",service="chat",exported_namespace=""}'
+        ' or outrider_desired_replicas{exported_namespace="ml",service="chat",exported_service=""}'
+        ' or outrider_desired_replicas{exported_namespace="ml",exported_service="chat"})'
+    )
+
+
 def test_a_new_target_changes_thresholds_and_nothing_else() -> None:
     before, after = spec(target=40), spec(target=50)
     for trigger in (*before["triggers"], *after["triggers"]):

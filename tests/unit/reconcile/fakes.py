@@ -81,6 +81,8 @@ class FakeKube:
         self.objects: dict[ObjectKey, Manifest] = {}
         self.writes: list[Write] = []
         self.reads: list[str] = []
+        self.listed: list[str] = []
+        """Kinds that were listed, in order."""
         self.served = {(version, kind) for kind, version in OPTIONAL_KINDS.items()}
         self.listeners: list[Callable[[str, Manifest], object]] = []
         self._owners: dict[ObjectKey, dict[str, set[Path]]] = {}
@@ -169,9 +171,12 @@ class FakeKube:
     async def list(
         self, api_version: str, kind: str, namespace: str | None = None, label_selector: str = ""
     ) -> list[Manifest]:
+        self.listed.append(kind)
         self._raise("list", kind)
         return [
-            body for (found, where, _), body in self.objects.items() if found == kind and namespace in (None, where)
+            {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
+            for (found, where, _), body in self.objects.items()
+            if found == kind and namespace in (None, where)
         ]
 
     def fail(

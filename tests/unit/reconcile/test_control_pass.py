@@ -389,3 +389,69 @@ async def test_a_target_that_moves_is_remembered_and_announced() -> None:
     )
     thresholds = [one["metadata"]["threshold"] for one in world.kube.live("ScaledObject", "chat")["spec"]["triggers"]]
     assert thresholds == ["40", "5", "80"]
+
+
+SCALED: dict[str, Any] = {"spec.autoscaling": {"minReplicas": 1, "maxReplicas": 6}}
+
+
+def desired() -> float | None:
+    return REGISTRY.get_sample_value("outrider_desired_replicas", {"namespace": "ml", "service": "chat"})
+
+
+async def under_load(changes: dict[str, Any], running: float, pods: int = 2) -> World:
+    """`chat` after a control pass with so many requests in flight on each of its engines."""
+    world = await serving(changes, pods=pods)
+    world.kube.edit("Deployment", "chat", {"spec": {"replicas": pods}}, manager=None)
+    names = [one.name for one in world.service().ready_pods]
+    world.metrics.series["ml", "chat"] = busy_series(world.clock(), names, running=running)
+    await world.control.run()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("changes", "running", "replicas"),
+    [
+        pytest.param(SCALED, 40.0, 3.0, id="80 requests at 32 a replica"),
+        pytest.param({"spec.autoscaling": {"minReplicas": 4, "maxReplicas": 6}}, 40.0, 4.0, id="at least the minimum"),
+        pytest.param({"spec.autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, 40.0, 2.0, id="at most the maximum"),
+        pytest.param({"spec.autoscaling": {"mode": "External"}}, 160.0, 10.0, id="external, without a bound"),
+        pytest.param(
+            {"spec.autoscaling": {"mode": "External", "maxReplicas": 5}}, 160.0, 5.0, id="external, with a bound"
+        ),
+        pytest.param({"spec.autoscaling": None}, 40.0, None, id="nobody scales"),
+    ],
+)
+async def test_autoscalers_can_read_how_many_replicas_are_wanted(
+    changes: dict[str, Any], running: float, replicas: float | None
+) -> None:
+    await under_load(changes, running)
+    assert desired() == replicas
+
+
+async def test_a_number_of_replicas_that_nobody_knows_any_more_is_not_exported() -> None:
+    world = await under_load(SCALED, 40.0)
+    world.metrics.error = GONE
+    await world.control.run()
+    assert desired() is None
+    world.metrics.error = None
+    await world.control.run()
+    assert desired() == 3.0
+    world.add({"spec.model.id": ""})  # cannot work as it stands
+    await world.reconcile()
+    await world.control.run()
+    assert desired() is None
+
+
+async def test_a_replica_that_prometheus_lost_sends_no_other_away() -> None:
+    world = await under_load(SCALED, 40.0)
+    world.metrics.series["ml", "chat"] = busy_series(world.clock(), ["chat-a"], running=20.0)
+    await world.control.run()
+    assert desired() == 2.0
+
+
+async def test_bounds_that_wait_while_the_service_is_paused_change_nothing() -> None:
+    world = await under_load(SCALED, 40.0)
+    world.add({"spec.autoscaling": {"minReplicas": 6, "maxReplicas": 6}, "spec.paused": True})
+    await world.reconcile()
+    await world.control.run()
+    assert desired() == 3.0

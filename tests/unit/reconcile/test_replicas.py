@@ -10,6 +10,10 @@
 | autoscaled at 12 | fixed 3              | 3                                         | outrider             |
 | fixed 3, edited  | fixed 3              | 3                                         | outrider             |
 | nothing, at 12   | nothing              | 12, by an autoscaler of the user's own    | both                 |
+| nothing          | external, from 3     | 1: the other autoscaler's to raise        | nobody               |
+| fixed 12         | external             | 12                                        | outrider-replicas    |
+| autoscaled at 12 | external             | 12                                        | as it was            |
+| external at 12   | autoscaled or fixed  | 12                                        | see above            |
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ def autoscaled(least: int, most: int = 20) -> dict[str, Any]:
 
 def fixed(replicas: int) -> dict[str, Any]:
     return {"spec.autoscaling": {"mode": "Off", "minReplicas": replicas}}
+
+
+def external(least: int = 1) -> dict[str, Any]:
+    return {"spec.autoscaling": {"mode": "External", "minReplicas": least}}
 
 
 def holders(world: World) -> set[str]:
@@ -77,6 +85,7 @@ async def running(
         ),
         pytest.param(fixed(3), 3, {OURS}, id="a fixed number"),
         pytest.param({"spec.autoscaling": None}, 1, {OURS}, id="nothing said: one"),
+        pytest.param(external(3), 1, set(), id="an external autoscaler raises the number itself"),
     ],
 )
 async def test_a_new_service(changes: dict[str, Any], replicas: int, holder: set[str]) -> None:
@@ -178,6 +187,46 @@ async def test_off_and_on_again() -> None:
     await world.settle()
     assert set(seen) <= {8}
     assert holders(world) == {SECOND}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(external(), autoscaled(1), id="external to KEDA"),
+        pytest.param(autoscaled(1), external(), id="KEDA to external"),
+        pytest.param(external(), {"spec.autoscaling": None}, id="external to nothing"),
+        pytest.param({"spec.autoscaling": None}, external(), id="nothing to external"),
+        pytest.param(external(), fixed(12), id="external to a fixed number that is the same"),
+        pytest.param(fixed(12), external(), id="a fixed number to external"),
+    ],
+)
+async def test_an_external_autoscaler_takes_over_and_gives_back_without_a_dip(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    world = await running(before, at=12)
+    await world.settle()
+    seen = numbers(world)
+    world.add(after)
+    await world.settle()
+    world.restart()
+    await world.settle()
+    assert set(seen) <= {12}
+    assert world.kube.replicas() == 12
+    assert (OURS in holders(world)) == (after not in (external(), autoscaled(1)))
+
+
+async def test_under_an_external_autoscaler_there_is_no_scaled_object() -> None:
+    world = await running(autoscaled(1), at=12)
+    world.add(external())
+    await world.settle()
+    assert ("ScaledObject", "ml", "chat") not in world.kube.objects
+    for number in (5, 12):
+        world.kube.edit("Deployment", "chat", {"spec": {"replicas": number}}, manager=None)
+        await world.settle()
+        assert world.kube.replicas() == number
+    found = world.condition("AutoscalingReady")
+    assert found is not None
+    assert found[:2] == ("True", "ExternalAutoscaler")
 
 
 async def test_a_fixed_number_that_somebody_edited_is_put_back() -> None:
