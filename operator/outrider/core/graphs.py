@@ -57,19 +57,19 @@ def choose_speculative_tokens(ceiling: int) -> tuple[int, ...]:
 
 
 def capture_sizes(values: Sequence[int], limit: int = CAPTURE_LIMIT) -> tuple[int, ...]:
-    """Sizes in tokens, ascending multiples of the common multiple up to ``limit``, at least one.
+    """Sizes in tokens, ascending multiples of the common multiple; the last is the first that reaches ``limit``.
 
     Below `MIN_SPACING` each multiple counts, since there padding is felt most; above it they are spaced at least so far
-    apart, and twice as far above half the limit.
+    apart, and twice as far above half the limit. Ending below the limit would leave the largest batches of K 1 without
+    a graph: 256 requests of vLLM's default take 512 tokens.
     """
     step = step_of(values)
-    sizes = list(range(step, MIN_SPACING, step))
     spacing = step * -(-MIN_SPACING // step)
-    size = spacing
-    while size <= limit:
-        sizes.append(size)
-        size += spacing if size < CAPTURE_LIMIT // 2 else 2 * spacing
-    return tuple(sizes) or (step,)
+    sizes = list(range(step, MIN_SPACING, step)) or [step]
+    while sizes[-1] < limit:
+        gap = spacing if sizes[-1] < CAPTURE_LIMIT // 2 else 2 * spacing
+        sizes.append(sizes[-1] // spacing * spacing + gap)
+    return tuple(sizes)
 
 
 def capture_limit(values: Sequence[int], max_num_seqs: int) -> int:

@@ -87,8 +87,14 @@ def test_sizes_are_multiples_in_order_and_few(ceiling: int) -> None:
     assert all(size % step_of(values) == 0 for size in sizes)
     assert sorted(set(sizes)) == list(sizes)
     assert sizes[0] == step_of(values) == lcm(*(k + 1 for k in values))
-    assert sizes[-1] <= CAPTURE_LIMIT
+    assert sizes[-2] < CAPTURE_LIMIT <= sizes[-1]
     assert len(sizes) <= len(VLLM_SIZES)
+
+
+@pytest.mark.parametrize("ceiling", range(1, 17))
+def test_the_largest_batch_of_an_ordinary_engine_has_a_graph_for_one_token(ceiling: int) -> None:
+    values = choose_speculative_tokens(ceiling)
+    assert capture_sizes(values, capture_limit(values, max_num_seqs=256))[-1] >= 256 * 2
 
 
 def test_small_engines_capture_no_more_than_they_can_use() -> None:

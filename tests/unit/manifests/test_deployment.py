@@ -195,4 +195,4 @@ def test_what_restarts_engines(changes: dict[str, Any]) -> None:
 
 def test_the_revision_of_the_minimal_example_is_the_one_of_the_first_release() -> None:
     # A change here restarts every engine of every such service when the operator is upgraded.
-    assert revision() == "96bac2506a"
+    assert revision() == "59db64af95"

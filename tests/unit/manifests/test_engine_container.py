@@ -35,7 +35,7 @@ def test_image_and_version(engine: dict[str, str], image: str, version: str | No
 @pytest.mark.parametrize(
     ("changes", "values", "capture_size", "initial"),
     [
-        pytest.param({}, (0, 1, 2, 3, 5), 504, "1-256:3", id="adaptive"),
+        pytest.param({}, (0, 1, 2, 3, 5), 528, "1-256:3", id="adaptive"),
         pytest.param({"spec.speculation.tuning": {"mode": "Off"}}, (0,), 512, "1-256:0", id="off"),
         pytest.param({"spec.engine": {"maxNumSeqs": 8}}, (0, 1, 2, 3, 5), 96, "1-8:3", id="a small engine"),
     ],
