@@ -120,8 +120,9 @@ class Access:
             found = next((remedy for pattern, remedy in _TLS if re.search(pattern, str(error), re.IGNORECASE)), None)
             if found is not None:
                 return AccessDenied("PrometheusNotTrusted", f"{store}: {found}")
-            if "https://" in store and "Connection aborted" in str(error):
-                remedy = f"if it wants a certificate of its clients, look at {CERTIFICATE} and {KEY}"
+            if re.search("Connection (aborted|broken)", str(error)):
+                client = f"if it wants a certificate of its clients, look at {CERTIFICATE} and {KEY}"
+                remedy = client if "https://" in store else f"if it speaks TLS, write https in {URL}"
                 return Unreachable("PrometheusUnreachable", f"{store}: it cut the connection; {remedy}")
             return Unreachable("PrometheusUnreachable", f"{store}: no connection")
         return Unreachable("PrometheusUnreachable", f"{store}: {type(error).__name__}")

@@ -20,7 +20,7 @@ from outrider.errors import AccessDenied, MetricsError, Unreachable
 from outrider.settings import Settings
 from tests.testbed.pki import Authority
 
-from .servers import Answer, Server, answer, serving
+from .servers import Answer, Server, answer, hang_up, serving
 
 AT_S = 1_800_000_000.0
 EMPTY: Any = {"status": "success", "data": {"resultType": "matrix", "result": []}}
@@ -219,6 +219,11 @@ class TestAuthority:
         text = "Client sent an HTTP request to an HTTPS server."  # the words of Go's HTTP server
         error = await refused(answer(400, text=text), Access())
         assert "write https in OUTRIDER_PROMETHEUS_URL" in error.message
+
+    async def test_a_connection_that_it_cuts_may_want_tls(self) -> None:
+        """Go's HTTP server often closes before its words about it were read."""
+        error = await refused(hang_up, Access())
+        assert (error.reason, "if it speaks TLS, write https in" in error.message) == ("PrometheusUnreachable", True)
 
 
 class TestCertificate:
