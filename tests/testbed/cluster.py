@@ -232,11 +232,10 @@ class Cluster:
         """Start a part of the cluster again that was stopped, under the command line it had."""
         return self._now.table.restart(name)
 
-    def start_guarded_prometheus(self, name: str, web: Path) -> str:
-        """Start a second Prometheus that scrapes what the first does and lets in whom ``web`` says, its
-        web.config.file; returns its address over TLS."""
+    def start_guarded_prometheus(self, name: str, web: Path) -> None:
+        """Start a second Prometheus on the port of that name; it scrapes what the first does and lets in whom ``web``
+        says, its web.config.file."""
         self.start_process(name, prometheus.guarded(self._now.layout, name, web))
-        return f"https://{self._now.layout.address(name)}"
 
     def processes(self) -> list[Process]:
         """Everything that runs, in the order of its start."""

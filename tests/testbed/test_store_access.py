@@ -34,6 +34,8 @@ class Guarded:
     """A cluster whose Prometheus wants to know who asks."""
 
     cluster: Cluster
+    settings: dict[str, str]
+    """The operator's."""
     web: Path
     """What Prometheus reads at every request."""
     tls: dict[str, str]
@@ -79,10 +81,20 @@ def guarded(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactor
         "key": kedas.key.read_text(),
     }
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5)
-    found = Guarded(cluster, folder / "web.yaml", tls, folder / "password", secret)
+    settings = {
+        "OUTRIDER_PROMETHEUS_URL": f"https://{LOCALHOST}:{cluster.port(STORE)}",
+        "OUTRIDER_PROMETHEUS_USERNAME": "outrider",
+        "OUTRIDER_PROMETHEUS_PASSWORD_FILE": str(folder / "password"),
+        "OUTRIDER_PROMETHEUS_CA_FILE": str(authority.certificate),
+        "OUTRIDER_PROMETHEUS_CLIENT_CERTIFICATE_FILE": str(ours.certificate),
+        "OUTRIDER_PROMETHEUS_CLIENT_KEY_FILE": str(ours.key),
+        "OUTRIDER_PROMETHEUS_HEADERS": "X-Scope-OrgID=ml",
+        "OUTRIDER_KEDA_TRIGGER_AUTHENTICATION": REFERENCE,
+    }
+    found = Guarded(cluster, settings, folder / "web.yaml", tls, folder / "password", secret)
     found.want(PASSWORD)
     found.show(PASSWORD)
-    url = cluster.start_guarded_prometheus(STORE, found.web)
+    cluster.start_guarded_prometheus(STORE, found.web)
     parameters = [{"parameter": name, "name": REFERENCE, "key": name} for name in (*secret, "password")]
     reference = {
         "apiVersion": "keda.sh/v1alpha1",
@@ -92,19 +104,7 @@ def guarded(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactor
     }
     cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(reference))
     operator.install(cluster)
-    operator.start(
-        cluster,
-        {
-            "OUTRIDER_PROMETHEUS_URL": url,
-            "OUTRIDER_PROMETHEUS_USERNAME": "outrider",
-            "OUTRIDER_PROMETHEUS_PASSWORD_FILE": str(found.password),
-            "OUTRIDER_PROMETHEUS_CA_FILE": str(authority.certificate),
-            "OUTRIDER_PROMETHEUS_CLIENT_CERTIFICATE_FILE": str(ours.certificate),
-            "OUTRIDER_PROMETHEUS_CLIENT_KEY_FILE": str(ours.key),
-            "OUTRIDER_PROMETHEUS_HEADERS": "X-Scope-OrgID=ml",
-            "OUTRIDER_KEDA_TRIGGER_AUTHENTICATION": REFERENCE,
-        },
-    )
+    operator.start(cluster, settings)
     yield found
     operator.stop(cluster)
 
@@ -139,3 +139,16 @@ def test_operator_and_keda_show_who_they_are_and_nobody_else_sees_it(guarded: Gu
     everything = operator.log(cluster) + yaml.safe_dump([view.resource(), view.get("scaledobject")])
     assert PASSWORD not in everything
     assert RENEWED not in everything
+
+
+def test_a_reference_that_is_not_there_is_told_in_kedas_words(guarded: Guarded) -> None:
+    cluster, view = guarded.cluster, ServiceView(guarded.cluster, "ml", "chat")
+    operator.stop(cluster)
+    operator.start(cluster, guarded.settings | {"OUTRIDER_KEDA_TRIGGER_AUTHENTICATION": "nobody"})
+    refused = ("False", "ScaledObjectNotReady")
+    cluster.wait_until("KEDA's refusal", lambda: view.condition("AutoscalingReady") == refused, 60)
+    cluster.wait_until("our own metrics", lambda: view.condition("MetricsAvailable") == ("True", "Fresh"), 60)
+    assert view.get("deployment")["spec"]["replicas"] == 2
+    operator.stop(cluster)
+    operator.start(cluster, guarded.settings)
+    cluster.wait_until("scaling", lambda: view.condition("AutoscalingReady") == ("True", "Scaling"), 60)
