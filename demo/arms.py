@@ -155,7 +155,7 @@ def replay(
     resolved = rendered.resolved
     autoscaler = AutoscalerConfig(
         target=target,
-        min_replicas=resolved.min_replicas,
+        min_replicas=max(1, resolved.min_replicas),
         max_replicas=resolved.max_replicas,
         sync_s=scenario.KEDA_POLLING_S,
         scale_up_window_s=0.0,
@@ -165,7 +165,7 @@ def replay(
     config = FleetConfig(
         settings,
         profile(),
-        replicas=resolved.min_replicas,
+        replicas=max(1, resolved.min_replicas),
         autoscaler=autoscaler,
         scrape_s=scenario.SCRAPE_INTERVAL_S,
         control_s=scenario.CONTROL_PERIOD_S,

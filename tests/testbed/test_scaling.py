@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testbed import operator
+from tests.testbed import kstatus, operator
 from tests.testbed.cluster import Cluster
 from tests.testbed.errors import ClusterError
 from tests.testbed.fixtures import StartCluster
+from tests.testbed.gateway import Gateway
 from tests.testbed.load import Load
 from tests.testbed.numbers import Numbers
 from tests.testbed.service import ServiceView
@@ -298,6 +299,31 @@ def test_c23_a_target_that_moves_takes_no_replica_and_remakes_no_object(
     assert [one["metadata"]["uid"] for one in after] == [one["metadata"]["uid"] for one in before]
     with pytest.raises(ClusterError, match="minReplicas 10 is above maxReplicas 4"):
         scale(chat, {"minReplicas": 10, "maxReplicas": 4})
+
+
+def test_none_runs_while_nothing_asks_and_a_request_at_the_gateway_wakes_one(
+    outrider: Cluster, chat: ServiceView
+) -> None:
+    """The gateway's metric is one that the test sets: a stand-in for what a router in front exports."""
+    with Gateway(outrider) as gateway:
+        gateway.requests = 1
+        query = "sum(gateway_requests)"
+        idle = {"minReplicas": 0, "maxReplicas": 4, "idle": {"afterSeconds": 5, "wakeQuery": query}}
+        scale(chat, idle, startup={"budgetSeconds": 60})
+        serve(chat, 1)
+        wait(chat, "Ready", "True", "EnginesServe")
+        uids = chat.get("scaledobject")["metadata"]["uid"]
+        for _ in range(2):
+            gateway.requests = 0
+            wait(chat, "Ready", "True", "Idle", timeout_s=120)
+            assert replicas(chat) == 0
+            assert kstatus.verdict(chat.resource()) == "Current"
+            time.sleep(35.0)  # two polls of KEDA, with engine triggers that have no answer
+            assert replicas(chat) == 0, "triggers of engines that are not there wake nobody"
+            gateway.requests = 3
+            outrider.wait_until("a replica", lambda: replicas(chat) == 1, 60)
+            wait(chat, "Ready", "True", "EnginesServe")
+        assert chat.get("scaledobject")["metadata"]["uid"] == uids
 
 
 def remember(view: ServiceView, target: int) -> None:

@@ -39,6 +39,7 @@ MAX_SURGE = 0  # a pod that starts before another stops would wait for ever for 
 MAX_UNAVAILABLE = 1
 DISRUPTION_MAX_UNAVAILABLE = 1  # a minimum instead would block the drain of a service with one replica for ever
 USER_ID = 1000  # any but root; set because images that run as root are common, and runAsNonRoot would refuse them
+IDLE_AFTER_S = 300  # KEDA's own
 MAX_REPLICAS = 1000  # the most that a resource can name
 STARTUP_BUDGET_S = 1800  # 70B weights from a hub at 100 MB/s take 23 minutes, graphs and compilation 3 more
 
@@ -79,12 +80,15 @@ class Resolved:
     """Who sets the number of replicas."""
     scale_by: ScaleBy
     min_replicas: int
-    """The fixed number of replicas where nobody scales."""
+    """The fixed number of replicas where nobody scales; 0 only with ``idle_after_s``."""
     max_replicas: int
     """`MAX_REPLICAS` for an external autoscaler without a bound."""
     fixed_replicas: int | None
     """The number that the user asked for without an autoscaler; None keeps what runs, or one."""
     scale_down_stabilization_s: int
+    idle_after_s: int | None
+    """Seconds without a request after which the last replica goes; None where one always stays."""
+    wake_query: str | None
     kv_cache_target_percent: int
     """1 to 100: percent, as the query of the trigger gives it."""
     strategy: Strategy
@@ -122,7 +126,8 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
     max_num_seqs = engine.max_num_seqs or MAX_NUM_SEQS
     pre_stop_s = PRE_STOP_S if drain.pre_stop_seconds is None else drain.pre_stop_seconds
     shutdown_s = SHUTDOWN_TIMEOUT_S if drain.shutdown_timeout_seconds is None else drain.shutdown_timeout_seconds
-    min_replicas = (scaling and scaling.min_replicas) or 1
+    min_replicas = 1 if scaling is None or scaling.min_replicas is None else scaling.min_replicas
+    idle = None if scaling is None else scaling.idle
     stabilization_s = None if scaling is None else scaling.scale_down_stabilization_seconds
     return Resolved(
         served_name=spec.model.served_name or spec.model.id,
@@ -158,6 +163,8 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         fixed_replicas=None if scaling is None or scaling.mode != "Off" else scaling.min_replicas,
         max_replicas=_max_replicas(scaling, min_replicas),
         scale_down_stabilization_s=scale_down_stabilization_s if stabilization_s is None else stabilization_s,
+        idle_after_s=None if idle is None else IDLE_AFTER_S if idle.after_seconds is None else idle.after_seconds,
+        wake_query=None if idle is None else idle.wake_query,
         kv_cache_target_percent=(scaling and scaling.kv_cache_target_percent) or KV_CACHE_TARGET_PERCENT,
         strategy=rollout.strategy or "RollingUpdate",
         max_surge=MAX_SURGE if rollout.max_surge is None else rollout.max_surge,

@@ -12,14 +12,15 @@ from outrider.api.rules import Part, Rule, Values, judged, named, refusing
 Percentile = Literal[50, 75, 90, 95, 99]
 Scaler = Literal["KEDA", "External", "Off"]
 ScaleBy = Literal["Requests", "DesiredReplicas"]
-OWN_TRIGGERS = ("in-flight", "waiting", "kv-cache")
+OWN_TRIGGERS = ("in-flight", "desired-replicas", "waiting", "kv-cache", "wake")
 
 TriggerName = Annotated[
     LabelName,
     *judged(
         refusing(
             f"^({'|'.join(OWN_TRIGGERS)})$",
-            "in-flight, waiting and kv-cache are the operator's own triggers: give yours another name",
+            "in-flight, desired-replicas, waiting, kv-cache and wake are the operator's own triggers: give yours"
+            " another name",
         ),
     ),
 ]
@@ -58,7 +59,7 @@ class Trigger(Part):
 
     name: TriggerName
     """Name of the trigger, up to 63 small letters, digits and dashes, for example `queue-of-gateway`; not one of the
-    operator's own, in-flight, waiting and kv-cache."""
+    operator's own: in-flight, desired-replicas, waiting, kv-cache and wake."""
     query: Annotated[str, Field(min_length=1, max_length=2048)]
     """PromQL that gives one number, up to 2048 characters, for example `sum(gateway_queue_length{service="chat"})`."""
     metric_type: Literal["AverageValue", "Value"]
@@ -67,6 +68,18 @@ class Trigger(Part):
     target: Annotated[Int, Field(ge=1, le=1_000_000_000)]
     """What the number should be, in the query's own unit, 1 to 1000000000, for example 20; above it replicas are
     added."""
+
+
+class Idle(Part):
+    """When the last replica goes, and what brings the first one back."""
+
+    after_seconds: Annotated[Int, Field(ge=0, le=86_400)] | None = None
+    """For how long nothing may have asked for the service before its last replica goes, in seconds, 0 to 86400, for
+    example 900; 300 when left out."""
+    wake_query: Annotated[str, Field(min_length=1, max_length=2048)]
+    """PromQL that gives one number, up to 2048 characters: above 0 it wakes a replica, and keeps the last one. It must
+    have an answer while none runs, when engines export nothing: ask the gateway or router in front, for example
+    `sum(gateway_requests_in_flight{service="chat"})`."""
 
 
 class Autoscaling(Part):
@@ -96,6 +109,24 @@ class Autoscaling(Part):
             " minReplicas, or mode: External where another autoscaler has bounds of its own",
             ".maxReplicas",
         ),
+        Rule(
+            "!has(self.minReplicas) || self.minReplicas > 0"
+            " || has(self.idle) && (!has(self.mode) || self.mode == 'KEDA')",
+            lambda scaling: (
+                scaling.min_replicas is None
+                or scaling.min_replicas > 0
+                or (scaling.idle is not None and scaling.mode in (None, "KEDA"))
+            ),
+            "minReplicas 0 needs mode KEDA and idle.wakeQuery, a query of your gateway that wakes the service: engines"
+            " that do not run export nothing; set both, or minReplicas to 1 or more",
+            ".minReplicas",
+        ),
+        Rule(
+            "!has(self.idle) || has(self.minReplicas) && self.minReplicas == 0",
+            lambda scaling: scaling.idle is None or scaling.min_replicas == 0,
+            "idle is for services of which none may run: set minReplicas to 0, or remove idle",
+            ".idle",
+        ),
     )
 
     mode: Scaler | None = None
@@ -106,9 +137,9 @@ class Autoscaling(Part):
     """What KEDA compares with a target: Requests, the requests in flight of a replica, whose target the operator moves
     with what a replica carries; or DesiredReplicas, the number of replicas that the operator works out and exports,
     whose target never moves, so that Prometheus must scrape the operator too. Requests when left out."""
-    min_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
-    """Fewest replicas, 1 to 1000 and not above maxReplicas, for example 2; 1 when left out. With mode Off: the number
-    that is kept. With External: the least that is recommended."""
+    min_replicas: Annotated[Int, Field(ge=0, le=1000)] | None = None
+    """Fewest replicas, 0 to 1000 and not above maxReplicas, for example 2; 1 when left out. With mode Off: the number
+    that is kept. With External: the least that is recommended. 0 is for mode KEDA with `idle`."""
     max_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Most replicas, 1 to 1000, for example 6; needed with mode KEDA. With External: the most that is recommended, no
     bound when left out."""
@@ -118,6 +149,10 @@ class Autoscaling(Part):
     kv_cache_target_percent: Annotated[Int, Field(ge=1, le=100)] | None = None
     """Share of a replica's KV cache that may be in use, in percent, 1 to 100, for example 70; above it replicas are
     added. 80 when left out."""
+    idle: Idle | None = None
+    """When the last replica goes and what wakes one, for example `{afterSeconds: 900, wakeQuery:
+    'sum(gateway_requests_in_flight{service="chat"})'}`; needed with minReplicas 0, and only there. Never when left
+    out."""
     triggers: Annotated[list[Trigger], Field(max_length=8), *named()] = Field(default_factory=list)
     """Up to 8 further loads to scale by, after the operator's own and in this order; the one that asks for most
     replicas wins. None when left out. Append new ones: the order is part of the metrics' names."""

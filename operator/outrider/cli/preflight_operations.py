@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from outrider.api.defaults import MAX_REPLICAS
 from outrider.cli import preflight_names
 from outrider.cli.preflight_outcome import PreflightCheck, Subject, Verdict, doubt, not_checked, ok, repeated
 from outrider.core.series import Missing
@@ -25,7 +26,9 @@ SHORT_DRAIN_S = 30
 
 def replicas(subject: Subject) -> int:
     """The most replicas that may run."""
-    return subject.resolved.max_replicas if subject.resolved.autoscaled else subject.resolved.min_replicas
+    resolved = subject.resolved
+    bounded = resolved.scaler == "External" and resolved.max_replicas < MAX_REPLICAS
+    return resolved.max_replicas if resolved.autoscaled or bounded else resolved.min_replicas
 
 
 def _scales(subject: Subject) -> bool:
@@ -127,7 +130,7 @@ def _disruption(subject: Subject) -> Iterator[Verdict]:
             f"spec.autoscaling.minReplicas is 1: {when}every drained node, crash and rollout is an outage of a cold"
             " start; set 2 where that matters",
         )
-    elif resolved.min_replicas <= resolved.disruption_max_unavailable:
+    elif 0 < resolved.min_replicas <= resolved.disruption_max_unavailable:
         yield doubt(
             "spec.disruption.maxUnavailable",
             f"spec.disruption.maxUnavailable is {resolved.disruption_max_unavailable}, and there may be only"

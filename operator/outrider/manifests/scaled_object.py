@@ -14,6 +14,7 @@ POLLING_INTERVAL_S = 15  # the HPA's own period: cached values are then never ol
 COOLDOWN_S = 300
 UP_PERIOD_S = 60  # a replica that was asked for must be given time to show in the load per replica
 FAILURES_BEFORE_FALLBACK = 3
+WAKE_TARGET = 1_000_000_000  # above any number of requests
 
 
 def waiting_target(requests_per_replica: int) -> int:
@@ -44,13 +45,7 @@ def scaled_object(
             "minReplicaCount": settings.min_replicas,
             "maxReplicaCount": settings.max_replicas,
             "pollingInterval": POLLING_INTERVAL_S,
-            "cooldownPeriod": COOLDOWN_S,
-            # Prometheus gone or blind: keep what runs, and at least the minimum.
-            "fallback": {
-                "failureThreshold": FAILURES_BEFORE_FALLBACK,
-                "replicas": settings.min_replicas,
-                "behavior": "currentReplicasIfHigher",
-            },
+            **_rest(settings),
             "advanced": {
                 "restoreToOriginalReplicaCount": False,
                 "horizontalPodAutoscalerConfig": {"behavior": _behavior(stabilization_s)},
@@ -60,11 +55,38 @@ def scaled_object(
     }
 
 
+def _rest(settings: Resolved) -> dict[str, Any]:
+    """What holds when triggers fail, and when the last replica goes.
+
+    Of a service that may have none, engine triggers fail whenever none runs, and KEDA takes a trigger that falls back
+    for an active one (KEDA 2.21: ``getScalerState``): it would wake the service for ever. Without a fallback the HPA
+    keeps the replicas by itself while a metric fails, and KEDA keeps the last one (``RequestScale``).
+    """
+    if settings.idle_after_s is not None:
+        # A new ScaledObject was never active: without this the first replica would go while it loads.
+        return {"cooldownPeriod": settings.idle_after_s, "initialCooldownPeriod": settings.startup_budget_s}
+    # Prometheus gone or blind: keep what runs, and at least the minimum.
+    fallback = {
+        "failureThreshold": FAILURES_BEFORE_FALLBACK,
+        "replicas": settings.min_replicas,
+        "behavior": "currentReplicasIfHigher",
+    }
+    return {"cooldownPeriod": COOLDOWN_S, "fallback": fallback}
+
+
+def _wake(prometheus_url: str, query: str) -> dict[str, Any]:
+    """The trigger that brings the first replica. What it measures is in no unit of ours, so its target lets it ask for
+    no more than one."""
+    trigger = _trigger("wake", prometheus_url, query, WAKE_TARGET)
+    trigger["metadata"]["activationThreshold"] = "0"
+    return trigger
+
+
 def _triggers(
     resource: SpeculativeInferenceService, settings: Resolved, target: int, prometheus_url: str
 ) -> list[dict[str, Any]]:
-    """Ours first, then the user's in their order. Of those that scale by the operator's number of replicas no target
-    ever moves, and two of the three work without it."""
+    """Ours first, then the user's in their order, then the one that wakes. Of those that scale by the operator's number
+    of replicas no target ever moves, and two of the three work without it."""
     scope = (resource.namespace, resource.name)
     further = resource.spec.autoscaling.triggers if resource.spec.autoscaling else ()
     main = _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target)
@@ -76,6 +98,7 @@ def _triggers(
         _trigger("waiting", prometheus_url, queries.waiting_requests(*scope), waiting_target(target)),
         _trigger("kv-cache", prometheus_url, queries.kv_cache_percent(*scope), settings.kv_cache_target_percent),
         *(_trigger(one.name, prometheus_url, one.query, one.target, one.metric_type) for one in further),
+        *([] if settings.wake_query is None else [_wake(prometheus_url, settings.wake_query)]),
     ]
 
 

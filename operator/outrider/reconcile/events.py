@@ -58,7 +58,7 @@ async def not_ready(service: Service, before: Condition | None, now: Condition, 
     An engine that starts is no news, unless it was ready before. A reason that comes and goes, as that of a crash loop
     does, is told again after a while only.
     """
-    starts = now.reason in _STARTING and (before is None or before.status != "True")
+    starts = now.reason in _STARTING and (before is None or before.status != "True" or before.reason == "Idle")
     if now.status == "False" and not starts:
         await _warn_once(service, before, now, f"not ready: {now.message}", neighbours)
 

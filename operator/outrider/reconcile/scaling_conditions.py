@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from outrider.api.conditions import REPLICAS_CONTENDED, Condition, condition
 from outrider.core.words import count
 from outrider.reconcile.contention import REMEMBERED_S, Contention
+
+
+def is_idle(
+    scaled_object: Mapping[str, Any] | None, deployment: Mapping[str, Any] | None, pods: Collection[object]
+) -> bool:
+    """Whether no replica is wanted, since nothing asks for the service and its owner lets it sleep."""
+    if deployment is None or pods:
+        return False
+    return may_sleep(scaled_object) and deployment["spec"].get("replicas", 1) == 0
+
+
+def may_sleep(scaled_object: Mapping[str, Any] | None) -> bool:
+    """Whether KEDA may take the last replica away."""
+    return scaled_object is not None and scaled_object["spec"].get("minReplicaCount", 1) == 0
+
+
+def waking(generation: int) -> Condition:
+    """A replica starts, and until it serves the engines' triggers have no answer, which KEDA calls an error."""
+    message = "a replica starts; the engines' queries have no answer until it serves"
+    return condition("AutoscalingReady", None, "Starting", message, generation)
+
+
+def idle(type_: str, status: bool | None, generation: int) -> Condition:
+    """A condition of a service that sleeps, which is as its owner wants it and no fault."""
+    message = "no replica runs, for nothing has asked for the service (spec.autoscaling.idle); a request wakes one"
+    return condition(type_, status, "Idle", message, generation)
 
 
 def external(replicas: int, generation: int) -> Condition:

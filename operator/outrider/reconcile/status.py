@@ -134,13 +134,20 @@ def _conditions(
     deployment = service.children.get(f"Deployment/{name}")
     spec = None if service.resource is None else service.resource.spec
     matters = troubles.find(pods, deployment, spec, resolved, now_s)
-    engine = conditions.engine_ready(pods, deployment, resolved, matters, fault, generation)
-    found = [
-        conditions.ready(fault, engine, generation),
-        engine,
-        _metrics(service, generation, now_s),
-        _autoscaling(service, resolved, keda, fault, generation),
-    ]
+    idle = fault is None and scaling_conditions.is_idle(
+        service.children.get(f"ScaledObject/{name}"), deployment, service.pods
+    )
+    if idle:
+        states = {READY: True, "EngineReady": False, "MetricsAvailable": None, "AutoscalingReady": True}
+        found = [scaling_conditions.idle(type_, state, generation) for type_, state in states.items()]
+    else:
+        engine = conditions.engine_ready(pods, deployment, resolved, matters, fault, generation)
+        found = [
+            conditions.ready(fault, engine, generation),
+            engine,
+            _metrics(service, generation, now_s),
+            _autoscaling(service, resolved, keda, fault, generation),
+        ]
     if service.state is not None and resolved.mode != "Off":
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
         wanted, values = service.state.generation, () if service.config is None else service.config.values
@@ -160,6 +167,8 @@ def _conditions(
         scaled = service.children.get(f"ScaledObject/{name}")
         return [*found, conditions.paused(by_spec, scaled, deployment, generation)]
     contended = scaling_conditions.contended(service.contention, generation)
+    if idle:
+        return found
     under_way = conditions.stalled(deployment, matters, resolved, generation) or conditions.reconciling(
         deployment, pods, matters, fault, generation
     )
@@ -203,6 +212,8 @@ def _autoscaling(
         return scaling_conditions.foreign(service.foreign_scalers, scaled is not None, generation)
     if not autoscaled:
         return conditions.fixed_replicas(replicas, generation)
+    if keda and scaling_conditions.may_sleep(scaled) and not service.ready_pods:
+        return scaling_conditions.waking(generation)
     return scaling_path.autoscaling_ready(
         keda,
         scaled,

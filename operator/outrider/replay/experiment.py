@@ -85,7 +85,7 @@ def _fleet(
     return FleetConfig(
         arm.settings,
         profile,
-        replicas=rendered.resolved.min_replicas if experiment.replicas is None else experiment.replicas,
+        replicas=max(1, rendered.resolved.min_replicas) if experiment.replicas is None else experiment.replicas,
         autoscaler=autoscaler,
         scrape_s=SCRAPE_S,
         control_s=CONTROL_S,
@@ -103,7 +103,7 @@ def autoscaler_config(rendered: Rendered, target: float) -> AutoscalerConfig:
     resolved = rendered.resolved
     return AutoscalerConfig(
         target=target,
-        min_replicas=resolved.min_replicas,
+        min_replicas=max(1, resolved.min_replicas),
         max_replicas=resolved.max_replicas,
         scale_up_window_s=0.0,
         scale_down_window_s=float(resolved.scale_down_stabilization_s),

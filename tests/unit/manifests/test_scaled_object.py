@@ -46,6 +46,40 @@ def test_thresholds_are_whole_numbers_in_strings(target: int, expected: list[str
     assert waiting_target(target) >= 1
 
 
+IDLE: dict[str, Any] = {
+    "spec.autoscaling": {
+        "minReplicas": 0,
+        "maxReplicas": 4,
+        "idle": {"wakeQuery": "sum(gateway_requests)"},
+        "triggers": [{"name": "queue", "query": "sum(q)", "metricType": "AverageValue", "target": 2}],
+    }
+}
+
+
+def test_the_trigger_that_wakes_comes_last_and_asks_for_one_replica_at_most() -> None:
+    triggers = spec(IDLE)["triggers"]
+    assert [trigger["name"] for trigger in triggers] == ["in-flight", "waiting", "kv-cache", "queue", "wake"]
+    wake = triggers[-1]["metadata"]
+    assert (wake["query"], wake["activationThreshold"], wake["ignoreNullValues"]) == (
+        "sum(gateway_requests)",
+        "0",
+        "false",
+    )
+    assert int(wake["threshold"]) >= 10**9
+
+
+def test_a_service_that_may_sleep_falls_asleep_by_its_own_clock_and_not_while_its_first_engine_loads() -> None:
+    found = spec(IDLE | {"spec.startup": {"budgetSeconds": 2400}})
+    assert (found["minReplicaCount"], found["cooldownPeriod"], found["initialCooldownPeriod"]) == (0, 300, 2400)
+    later = {"spec.autoscaling": IDLE["spec.autoscaling"] | {"idle": {"afterSeconds": 0, "wakeQuery": "x"}}}
+    assert spec(later)["cooldownPeriod"] == 0
+
+
+def test_a_service_that_may_sleep_has_no_fallback_which_would_wake_it_for_ever() -> None:
+    assert "fallback" not in spec(IDLE)
+    assert "initialCooldownPeriod" not in spec()
+
+
 DESIRED = {"spec.autoscaling": {"minReplicas": 2, "maxReplicas": 8, "scaleBy": "DesiredReplicas"}}
 
 

@@ -1,0 +1,90 @@
+"""A service of which no replica runs because nothing asks for it: as its owner wants it, and no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.testbed.kstatus import verdict
+
+from .builders import World, pod
+
+IDLE: dict[str, Any] = {"spec.autoscaling": {"minReplicas": 0, "maxReplicas": 4, "idle": {"wakeQuery": "sum(q)"}}}
+
+
+async def at(replicas: int, changes: dict[str, Any] = IDLE) -> World:
+    """A service that KEDA has scaled to so many, without pods."""
+    world = World()
+    world.add(changes)
+    await world.settle()
+    world.kube.edit("Deployment", "chat", {"spec": {"replicas": replicas}}, manager="keda")
+    await world.settle()
+    return world
+
+
+def states(world: World) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in world.status()["conditions"]}
+
+
+async def test_a_new_service_starts_one_replica_and_proves_that_it_can() -> None:
+    world = World()
+    world.add(IDLE)
+    await world.settle()
+    assert world.kube.replicas() == 1
+    assert states(world)["Ready"][0] == "False"
+
+
+async def test_asleep_it_is_as_its_owner_wants_it() -> None:
+    world = await at(0)
+    found = states(world)
+    assert found["Ready"] == ("True", "Idle")
+    assert found["EngineReady"] == ("False", "Idle")
+    assert found["MetricsAvailable"] == ("Unknown", "Idle")
+    assert found["AutoscalingReady"] == ("True", "Idle")
+    assert "Reconciling" not in found
+    assert "Stalled" not in found
+    assert verdict(world.kube.live("SpeculativeInferenceService", "chat")) == "Current"
+    assert world.kube.replicas() == 0, "nobody wakes it but KEDA"
+
+
+async def test_awake_it_tells_that_it_cannot_answer_yet_and_warns_of_nothing() -> None:
+    world = await at(0)
+    world.forget_writes()
+    world.kube.edit("Deployment", "chat", {"spec": {"replicas": 1}}, manager="keda")
+    world.see(pod(ready=False))
+    await world.settle()
+    assert states(world)["Ready"] == ("False", "Starting")
+    assert states(world)["AutoscalingReady"] == ("Unknown", "Starting"), "KEDA's trigger errors are no news meanwhile"
+    assert world.kube.created("Event") == []
+    world.see(pod())
+    await world.settle()
+    assert states(world)["Ready"] == ("True", "EnginesServe")
+
+
+async def test_a_pod_that_still_ends_is_told_of() -> None:
+    world = await at(0)
+    world.see(pod(terminating=True))
+    await world.settle()
+    assert states(world)["Ready"][1] != "Idle"
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas"),
+    [
+        pytest.param({"spec.autoscaling": {"mode": "Off"}}, 1, id="off: one is kept"),
+        pytest.param({"spec.autoscaling": {"mode": "Off", "minReplicas": 2}}, 2, id="off with a number"),
+        pytest.param({"spec.autoscaling": {"mode": "External"}}, 0, id="external: not ours to wake"),
+    ],
+)
+async def test_another_mode_does_not_leave_it_asleep_by_mistake(changes: dict[str, Any], replicas: int) -> None:
+    world = await at(0)
+    world.add(changes)
+    await world.settle()
+    assert world.kube.replicas() == replicas
+    assert states(world)["Ready"] != ("True", "Idle")
+
+
+async def test_none_where_none_may_be_is_no_sleep() -> None:
+    world = await at(0, {"spec.autoscaling": {"minReplicas": 1, "maxReplicas": 4}})
+    assert states(world)["Ready"][0] == "False"
