@@ -24,7 +24,7 @@ POLICY_NAMES = ["k1", "outrider"]
 
 def experiment(**changes: Any) -> Experiment:
     manifest = read_manifest(SAMPLE)
-    manifest["metadata"]["name"] = "chat-</script>-&"
+    manifest["spec"]["model"]["id"] = "chat-</script>-&"
     return replace(Experiment(manifest, LOAD), **changes)
 
 
