@@ -7,11 +7,36 @@ import json
 import logging
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
 SERVICE = ("namespace", "service")
+
+
+class Findings:
+    """A gauge of each service whose series come and go: what is told anew takes the place of all that was told of the
+    service before, so that nothing which no longer holds is reported."""
+
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        self._gauge = Gauge(name, text, (*SERVICE, *labels))
+        self._told: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+
+    def tell(self, service: tuple[str, str], values: Mapping[tuple[str, ...], float | None]) -> None:
+        """Report values by their labels in the order of the gauge's; None is no value."""
+        now = {labels: value for labels, value in values.items() if value is not None}
+        for gone in self._told.pop(service, set()) - now.keys():
+            self._gauge.remove(*service, *gone)
+        for labels, value in now.items():
+            self._gauge.labels(*service, *labels).set(value)
+        if now:
+            self._told[service] = set(now)
+
+    def tell_one(self, service: tuple[str, str], value: float | None) -> None:
+        """Report the only value of a gauge without further labels."""
+        self.tell(service, {(): value})
+
 
 SCHEDULE_CHANGES = Counter("outrider_schedule_changes", "Schedules changed by a decision.", SERVICE)
 TARGET_CHANGES = Counter("outrider_target_changes", "In-flight targets of KEDA changed by a decision.", SERVICE)
@@ -22,6 +47,32 @@ REQUESTS_PER_REPLICA = Gauge("outrider_requests_per_replica", "Requests in fligh
 DESIRED_REPLICAS = Gauge(
     "outrider_desired_replicas", "Replicas wanted for the present load, within the bounds of the resource.", SERVICE
 )
+REPLICAS_FOR_LOAD = Findings(
+    "outrider_replicas_for_load", "Replicas that the present load needs, without the bounds of the resource."
+)
+MAX_REPLICAS = Findings("outrider_max_replicas", "Most replicas that the resource allows an autoscaler.")
+GPUS_PER_REPLICA = Findings("outrider_gpus_per_replica", "GPUs that one replica holds.")
+CAPACITY = Findings(
+    "outrider_capacity_requests",
+    "Requests in flight that one replica can carry within its objectives, by what limits it.",
+    "limited_by",
+)
+SCHEDULE = Findings(
+    "outrider_schedule_speculative_tokens", "K of the schedule in force at batch sizes of powers of two.", "batch"
+)
+STEP_SECONDS = Findings("outrider_step_seconds", "Mean time of a decode-only step since the last control pass.")
+PREDICTED_STEP_SECONDS = Findings(
+    "outrider_predicted_step_seconds", "The same as predicted for these batch sizes and K before they were run."
+)
+SPEEDUP = Findings(
+    "outrider_speculation_speedup_ratio",
+    "Token goodput over the estimate for the same engine without its drafter at the same batch sizes.",
+)
+OBJECTIVE_SECONDS = Findings("outrider_objective_seconds", "What the resource allows its percentile.", "objective")
+LATENCY_SECONDS = Findings(
+    "outrider_latency_seconds", "The last window's time at the percentile of the resource.", "objective"
+)
+CONDITIONS = Findings("outrider_condition", "1 for each condition as it stands.", "type", "status", "reason")
 SERVICES = Gauge("outrider_services", "Services under control.")
 CONTROL_PASS_SECONDS = Histogram("outrider_control_pass_seconds", "Duration of a control pass over the whole fleet.")
 LAST_CONTROL_PASS = Gauge(
@@ -46,6 +97,17 @@ _PER_SERVICE = (
     REQUESTS_PER_REPLICA,
     DESIRED_REPLICAS,
 )
+_OF_PASSES = (
+    REPLICAS_FOR_LOAD,
+    CAPACITY,
+    SCHEDULE,
+    STEP_SECONDS,
+    PREDICTED_STEP_SECONDS,
+    SPEEDUP,
+    LATENCY_SECONDS,
+)
+"""What control passes find."""
+_FINDINGS = (*_OF_PASSES, MAX_REPLICAS, GPUS_PER_REPLICA, OBJECTIVE_SECONDS, CONDITIONS)
 _known: set[tuple[str, str]] = set()
 
 
@@ -56,8 +118,17 @@ def keep(services: set[tuple[str, str]]) -> None:
         for metric in _PER_SERVICE:
             with contextlib.suppress(KeyError):  # this one was never set for it
                 metric.remove(*gone)
+        for findings in _FINDINGS:
+            findings.tell(gone, {})
     _known.clear()
     _known.update(services)
+
+
+def silence(service: tuple[str, str]) -> None:
+    """End what control passes found of a service that nothing is decided for any more."""
+    desire(service, None)
+    for findings in _OF_PASSES:
+        findings.tell(service, {})
 
 
 def desire(service: tuple[str, str], replicas: int | None) -> None:

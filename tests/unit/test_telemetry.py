@@ -15,6 +15,9 @@ from outrider import telemetry
 from outrider.manifests import queries
 from outrider.telemetry import JsonLines
 
+BOUNDED = {"namespace", "service", "reason", "le", "type", "status", "objective", "limited_by", "batch"}
+"""Labels whose values are few: services, words of ours, and the powers of two up to the largest batch size."""
+
 
 def record(message: str = "hello", level: int = logging.INFO, **extra: Any) -> logging.LogRecord:
     logger = logging.getLogger("outrider.reconcile.control")
@@ -89,7 +92,7 @@ def test_our_own_series_do_not_grow_with_pods() -> None:
     for family in REGISTRY.collect():
         if family.name.startswith("outrider_"):
             for sample in family.samples:
-                assert sample.labels.keys() <= {"namespace", "service", "reason", "le"}, sample.name
+                assert sample.labels.keys() <= BOUNDED, sample.name
 
 
 def test_our_own_names_follow_prometheus_conventions() -> None:
@@ -123,3 +126,46 @@ def test_the_autoscaler_asks_for_the_replicas_under_the_name_that_they_are_expor
     telemetry.desire(("ml", "desired"), None)
     assert REGISTRY.get_sample_value(queries.DESIRED_REPLICAS, labels) is None
     telemetry.desire(("ml", "desired"), None)  # twice is no fault
+
+
+class TestFindings:
+    LOAD = ("ml", "findings")
+
+    def value(self, reason: str) -> float | None:
+        return REGISTRY.get_sample_value(
+            "outrider_condition",
+            {"namespace": "ml", "service": "findings", "type": "Ready", "status": "True", "reason": reason},
+        )
+
+    def test_what_is_told_anew_takes_the_place_of_what_was_told(self) -> None:
+        telemetry.CONDITIONS.tell(self.LOAD, {("Ready", "True", "One"): 1.0, ("Ready", "True", "Two"): 1.0})
+        telemetry.CONDITIONS.tell(self.LOAD, {("Ready", "True", "Two"): 1.0, ("Ready", "True", "Three"): 1.0})
+        assert [self.value(reason) for reason in ("One", "Two", "Three")] == [None, 1.0, 1.0]
+        telemetry.CONDITIONS.tell(self.LOAD, {})
+        telemetry.CONDITIONS.tell(self.LOAD, {})
+        assert self.value("Two") is None
+
+    def test_none_is_no_value(self) -> None:
+        telemetry.SPEEDUP.tell_one(self.LOAD, 1.4)
+        labels = {"namespace": "ml", "service": "findings"}
+        assert REGISTRY.get_sample_value("outrider_speculation_speedup_ratio", labels) == 1.4
+        telemetry.SPEEDUP.tell_one(self.LOAD, None)
+        assert REGISTRY.get_sample_value("outrider_speculation_speedup_ratio", labels) is None
+
+    def test_they_go_with_their_service(self) -> None:
+        telemetry.keep({self.LOAD})
+        telemetry.CONDITIONS.tell(self.LOAD, {("Ready", "True", "One"): 1.0})
+        telemetry.GPUS_PER_REPLICA.tell_one(self.LOAD, 2)
+        telemetry.keep(set())
+        assert self.value("One") is None
+        labels = {"namespace": "ml", "service": "findings"}
+        assert REGISTRY.get_sample_value("outrider_gpus_per_replica", labels) is None
+
+    def test_what_nothing_is_decided_for_keeps_what_its_resource_asks(self) -> None:
+        labels = {"namespace": "ml", "service": "findings"}
+        telemetry.GPUS_PER_REPLICA.tell_one(self.LOAD, 2)
+        telemetry.STEP_SECONDS.tell_one(self.LOAD, 0.01)
+        telemetry.silence(self.LOAD)
+        assert REGISTRY.get_sample_value("outrider_step_seconds", labels) is None
+        assert REGISTRY.get_sample_value("outrider_gpus_per_replica", labels) == 2
+        telemetry.GPUS_PER_REPLICA.tell_one(self.LOAD, None)

@@ -23,6 +23,7 @@ from outrider.core.objective import Yield
 from outrider.core.observation import Observation
 from outrider.core.series import Missing
 from outrider.core.state import HISTORY, ControllerConfig, ControllerState, Probe
+from outrider.core.step_account import StepAccount, account
 from outrider.core.target import Target, largest_batch
 
 Guard = Callable[[Proposal, Facts], Proposal]
@@ -71,6 +72,8 @@ class Outcome:
     """K at the median batch size of the window."""
     in_flight: float | None = None
     """Requests running or waiting; None without metrics."""
+    account: StepAccount | None = None
+    """Of the time since the last pass; None without decode steps, or before any were learnt from."""
 
     @property
     def hold(self) -> Hold | None:
@@ -97,6 +100,7 @@ def control(
     """
     state, bounds_change = _within_bounds(config, state, now_s)
     since_s = state.learned_until_s
+    found = _account(config, state, increment)
     lesson = learning.learn(config, state, increment)
     state, predicted = lesson.state, lesson.predicted
     if since_s is not None and state.learned_until_s is not None:
@@ -119,7 +123,15 @@ def control(
     changes = tuple(change for change in moved if change is not None)
     lasting = [change for change in reversed(changes) if change.kind != "Probe"]
     state = replace(state, history=(*lasting, *state.history)[:HISTORY])
-    return _outcome(state, proposal, able, changes, window)
+    return replace(_outcome(state, proposal, able, changes, window), account=found)
+
+
+def _account(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> StepAccount | None:
+    """By the model of the pass before: what this one learns is no prediction any more."""
+    model = None if state.fitted is None else state.fitted.model
+    if model is None or isinstance(increment, Missing):
+        return None
+    return account(model, increment, drafter=config.values != (0,))
 
 
 def _within_bounds(

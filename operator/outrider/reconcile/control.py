@@ -18,7 +18,7 @@ from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
 from outrider.core.target import desired_replicas
 from outrider.errors import MetricsError
-from outrider.reconcile import delivery, edge, events, persistence
+from outrider.reconcile import delivery, edge, events, measures, persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 from outrider.reconcile.status import SOFT_EVERY_S
@@ -65,7 +65,7 @@ class ControlPass:
         async with service.lock:
             news = False
             if service.config is None:
-                telemetry.desire(service.key, None)
+                telemetry.silence(service.key)
             elif service.state is not None:  # else its memory was not read yet
                 news = service.looked_s + SOFT_EVERY_S <= now_s
                 seen = (service.outcome is None, service.metrics)
@@ -87,6 +87,7 @@ class ControlPass:
         service.outcome, service.state = outcome, outcome.state
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)
+        measures.decided(service.key, service.config, window, outcome)
         telemetry.desire(service.key, _desired(service, window))
         await self._carry_out(service, outcome, now_s)
 
@@ -146,10 +147,6 @@ def _report(service: Service, outcome: Outcome) -> None:
         telemetry.HOLDS.labels(outcome.hold.reason).inc()
     for step in outcome.proposal.steps:
         logger.debug("%s", step, extra=extra)
-    telemetry.SPECULATIVE_TOKENS.labels(namespace, name).set(outcome.num_speculative_tokens)
-    telemetry.REQUESTS_PER_REPLICA.labels(namespace, name).set(outcome.state.target)
-    if outcome.acceptance_length is not None:
-        telemetry.ACCEPTANCE_LENGTH.labels(namespace, name).set(outcome.acceptance_length.value)
 
 
 def _desired(service: Service, window: Observation | Missing) -> int | None:

@@ -39,6 +39,7 @@ from outrider.reconcile import (
     edge,
     effective,
     events,
+    measures,
     persistence,
     replicas,
     status,
@@ -161,6 +162,7 @@ class ObjectsPass:
     ) -> None:
         settings = self._neighbours.settings
         frozen = settings.paused or resource.spec.paused
+        measures.asked(one.key, resolved)
         one.config = controller_config(resolved, container, period_s=settings.control_period_s, frozen=frozen)
         if not frozen or one.bounds is None:
             one.bounds = None if resolved.scaler == "Off" else (resolved.min_replicas, resolved.max_replicas)

@@ -34,7 +34,7 @@ from outrider.api.status import (
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
-from outrider.reconcile import conditions, events, scaling_conditions, scaling_path, troubles
+from outrider.reconcile import conditions, events, measures, scaling_conditions, scaling_path, troubles
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -90,6 +90,7 @@ def refused(service: Service, fault: OperatorError, generation: int, now_s: floa
 async def write(service: Service, status: Status, neighbours: Neighbours) -> None:
     """Write the status if it says something new, and something that only drifts not too often."""
     document, now_s = status.as_dict(), neighbours.clock()
+    measures.conditions(service.key, status.conditions)
     if service.status is None:
         stored = service.body.get("status")
         service.status = stored if isinstance(stored, dict) else None
