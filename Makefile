@@ -86,6 +86,10 @@ generate-check: generate
 requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --no-emit-index-url --no-emit-find-links --extra operator --group dev --output-file requirements/dev.txt pyproject.toml
+	@# The operator's image: a part of the same, so that what runs is what was tested.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links --extra operator --constraint requirements/dev.txt \
+	  --output-file requirements/operator.txt pyproject.toml
 
 .PHONY: bench
 bench: setup ## Time what is worth timing
