@@ -59,6 +59,7 @@ class Operator:
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = contextlib.AsyncExitStack()
         self._queue: WorkQueue[ServiceKey] | None = None
+        self._resync: Resync | None = None
         self._last_pass_s = time.monotonic()
 
     async def start(self) -> None:
@@ -77,14 +78,14 @@ class Operator:
             self._last_pass_s = time.monotonic()
 
         look = ScalingLook(self.registry, kube, self._queue.add)
-        resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
+        self._resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
         self._tasks = [
             asyncio.create_task(self._queue.run(), name="objects"),
             asyncio.create_task(every(self.settings.control_period_s, control_pass, self._wake), name="control"),
             asyncio.create_task(
                 every(PERIODS * self.settings.control_period_s, look.run, asyncio.Event()), name="scaling path"
             ),
-            asyncio.create_task(every(RESYNC_S, resync.run, asyncio.Event()), name="resync"),
+            asyncio.create_task(every(RESYNC_S, self._resync.run, asyncio.Event()), name="resync"),
         ]
         for task in self._tasks:
             task.add_done_callback(_end_with)
@@ -120,6 +121,17 @@ class Operator:
             raise RuntimeError(f"the last control pass ended {age_s:.0f} s ago")
         return age_s
 
+    def watch(self) -> str:
+        """That the watch of services tells what changes, as far as the lists know.
+
+        Raises:
+            RuntimeError: it has kept a change from us; the liveness probe fails and the process is started again.
+        """
+        if self._resync is not None and self._resync.silent is not None:
+            name = "/".join(self._resync.silent)
+            raise RuntimeError(f"the watch of services has not told of a change of {name} for {RESYNC_S:.0f} s")
+        return "tells"
+
     def _enqueue(self, key: ServiceKey) -> None:
         if self._queue is not None:
             if self.registry.get(key) is None:
@@ -150,6 +162,10 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
     @kopf.on.probe(id="control_pass_age_seconds", errors=kopf.ErrorsMode.PERMANENT, registry=registry)
     async def control_pass_age(**_: Any) -> float:
         return operator.control_age_s()
+
+    @kopf.on.probe(id="watch", errors=kopf.ErrorsMode.PERMANENT, registry=registry)
+    async def watch(**_: Any) -> str:
+        return operator.watch()
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def resource(event: kopf.RawEvent, **_: Any) -> None:

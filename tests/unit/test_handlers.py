@@ -10,8 +10,9 @@ import pytest
 
 from outrider import handlers
 from outrider.handlers import CHILDREN, CONTROL_LATE, Operator
+from outrider.reconcile.resync import Resync
 from tests.unit.reconcile.builders import KEY, body, pod, settings
-from tests.unit.reconcile.fakes import Manifest
+from tests.unit.reconcile.fakes import FakeKube, Manifest
 
 
 class Queue:
@@ -54,7 +55,13 @@ def watching(operator: Operator) -> dict[str, Any]:
 def activities(operator: Operator) -> dict[str, Any]:
     """Other handlers by what they are for."""
     found = handlers.register(operator)._activities.get_all_handlers()
-    return {one.activity.value: one for one in found if one.activity is not None}
+    return {one.activity.value: one for one in found if one.activity is not None and one.id != "watch"}
+
+
+def watch_probe(operator: Operator) -> Any:
+    """The other probe."""
+    (found,) = (one for one in handlers.register(operator)._activities.get_all_handlers() if one.id == "watch")
+    return found
 
 
 async def tell(operator: Operator, plural: str, event_type: str | None, one: Manifest) -> object:
@@ -150,6 +157,16 @@ class TestProbe:
     def test_the_kubelet_gets_its_answer_at_once(self, operator: Operator) -> None:
         """Kopf tries a failed probe again in a minute by default, and answers nothing until then."""
         assert activities(operator)["probe"].errors is kopf.ErrorsMode.PERMANENT
+
+    async def test_a_watch_that_keeps_changes_from_us_ends_the_process(self, operator: Operator) -> None:
+        probe = watch_probe(operator)
+        assert probe.errors is kopf.ErrorsMode.PERMANENT
+        assert await probe.fn() == "tells"
+        operator._resync = Resync(operator.registry, FakeKube(), (), lambda key: None)
+        assert await probe.fn() == "tells"
+        operator._resync.silent = KEY
+        with pytest.raises(RuntimeError, match="the watch of services has not told of a change of ml/chat for 300 s"):
+            await probe.fn()
 
 
 class TestKopfSettings:
