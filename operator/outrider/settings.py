@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     """How often Prometheus scrapes engines, seconds; windows span at least four scrapes."""
     scale_down_stabilization_s: int = Field(default=300, ge=0, le=3600)
     """The HPA's memory when it scales down, seconds, where a service does not set its own."""
+    keda_polling_interval_s: int = Field(default=15, ge=1, le=120)
+    """How often KEDA asks its queries, seconds: as often as the HPA looks, which is 15 unless kube-controller-manager
+    was started with another --horizontal-pod-autoscaler-sync-period."""
     lease_s: int = Field(default=3600, ge=60, le=86400)
     """How long engines keep a delivered schedule without hearing from the operator, seconds."""
     paused: bool = False

@@ -43,6 +43,7 @@ def test_one_variable_is_enough() -> None:
         "control_period_s": 15.0,
         "scrape_interval_s": 5.0,
         "scale_down_stabilization_s": 300,
+        "keda_polling_interval_s": 15,
         "lease_s": 3600,
         "paused": False,
         "bind_address": "0.0.0.0",

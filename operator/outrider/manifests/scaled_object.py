@@ -10,7 +10,6 @@ from outrider.core.capacity import DEFAULT_REQUESTS_PER_REPLICA
 from outrider.manifests import promql, queries
 from outrider.manifests.meta import Manifest, metadata
 
-POLLING_INTERVAL_S = 15  # the HPA's own period: cached values are then never older than one decision
 COOLDOWN_S = 300
 UP_PERIOD_S = 60  # a replica that was asked for must be given time to show in the load per replica
 FAILURES_BEFORE_FALLBACK = 3
@@ -29,10 +28,12 @@ def scaled_object(
     *,
     target: int,
     prometheus_url: str,
+    polling_s: int,
     stabilization_s: int,
 ) -> Manifest:
     """The ScaledObject; ``target`` is in requests in flight per replica, ``prometheus_url`` the store as KEDA reaches
-    it, ``stabilization_s`` the look back before a replica is given up.
+    it, ``polling_s`` the HPA's own period, so that cached values are never older than one decision, ``stabilization_s``
+    the look back before a replica is given up.
 
     Targets are whole numbers. The order of triggers is part of the metrics' names and must never change; append only.
     """
@@ -44,7 +45,7 @@ def scaled_object(
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": resource.name},
             "minReplicaCount": settings.min_replicas,
             "maxReplicaCount": settings.max_replicas,
-            "pollingInterval": POLLING_INTERVAL_S,
+            "pollingInterval": polling_s,
             **_rest(settings),
             "advanced": {
                 "restoreToOriginalReplicaCount": False,

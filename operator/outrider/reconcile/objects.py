@@ -205,6 +205,7 @@ class ObjectsPass:
                 resolved,
                 target=state.target,
                 prometheus_url=settings.keda_prometheus,
+                polling_s=settings.keda_polling_interval_s,
                 stabilization_s=resolved.scale_down_stabilization_s,
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)

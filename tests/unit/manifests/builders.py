@@ -60,6 +60,7 @@ def all_children(one: SpeculativeInferenceService, target: int = 40) -> list[Man
                 settings,
                 target=target,
                 prometheus_url=PROMETHEUS,
+                polling_s=15,
                 stabilization_s=settings.scale_down_stabilization_s,
             )
         )
