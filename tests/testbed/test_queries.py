@@ -6,9 +6,7 @@ Each case is a namespace with engines of its own; a small server plays all of th
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -24,6 +22,7 @@ from outrider.core.observation import Observation, observe
 from outrider.manifests import queries
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
+from tests.testbed.pages import Pages
 from tests.unit.core.exposition import V0_6_3, V0_8_5, V0_9_2, V0_11, V0_33
 
 SERVICE = "chat"
@@ -74,56 +73,29 @@ CASES = (
     Case("one", (ONE,), 7, 2, 40),
     Case("idle", (Pod(page(0, 0, 0)),), 0, 0, 0),
     Case("three", (ONE, ONE, Pod(page(10, 0, 0.1))), 24, 4, 90),
-    Case("one-with-two-engines", (TWO_ENGINES,), 14, 4, 80),
-    Case("three-with-two-engines", (TWO_ENGINES,) * 3, 42, 12, 240),
-    Case("v0-6-3", (Pod(V0_6_3),), 5, 0, 12),
-    Case("v0-8-5", (Pod(V0_8_5),), 5, 0, 12),
-    Case("v0-9-2-with-both-names", (Pod(V0_9_2),), 5, 0, 12),
-    Case("v0-11-with-two-processes", (Pod(V0_11),), 5, 0, 12),
-    Case("v0-33", (Pod(V0_33),), 15, 4, 79),
-    Case("c18-mixed-fleet", (Pod(V0_8_5), Pod(V0_33)), 20, 4, 91),
+    Case("one-with-two-engines", (TWO_ENGINES,), 14, 4, 40),
+    Case("three-with-two-engines", (TWO_ENGINES,) * 3, 42, 12, 120),
+    Case("c18-v0-6-3", (Pod(V0_6_3),), 5, 0, 12),
+    Case("c18-v0-8-5-with-the-old-name", (Pod(V0_8_5),), 5, 0, 12),
+    Case("c18-v0-9-2-with-both-names", (Pod(V0_9_2),), 5, 0, 12),
+    Case("c18-v0-11-with-two-processes", (Pod(V0_11),), 5, 0, 12),
+    Case("c18-v0-33-with-the-new-name", (Pod(V0_33),), 15, 4, 71),
+    Case("c18-mixed-fleet", (Pod(V0_8_5), Pod(V0_33)), 20, 4, 83),
     Case("rollout-old-new-and-loading", (ONE, Pod(page(1, 0, 0.02)), Pod("")), 8, 2, 42),
     Case("candidate-is-no-replica", (ONE, Pod(page(50, 50, 1), {TRACK: "candidate"})), 7, 2, 40),
     Case("another-service", (ONE, Pod(page(50, 50, 1), {SERVICE_LABEL: "code"})), 7, 2, 40),
     Case("c28-one-of-two-does-not-answer", (ONE, Pod("")), 7, 2, 40),
     Case("two-replicas-of-prometheus", (Pod(page(5, 2, 0.4), scrapes=REPLICAS),), 7, 2, 40),
-    Case("two-replicas-and-two-engines", (Pod(page(5, 2, 0.4, 2), scrapes=REPLICAS),) * 3, 42, 12, 240),
+    Case("two-replicas-and-two-engines", (Pod(page(5, 2, 0.4, 2), scrapes=REPLICAS),) * 3, 42, 12, 120),
     Case("two-jobs", (Pod(page(5, 2, 0.4), scrapes=({}, {"endpoint": "admin"})),), 7, 2, 40),
 )
-
-
-@dataclass
-class Pages:
-    """Metrics pages by path; one that is empty or a path that is not known is an engine that does not answer."""
-
-    texts: dict[str, Callable[[], str]]
-    address: str = ""
 
 
 @pytest.fixture(scope="module")
 def pages() -> Iterator[Pages]:
     """The server of all pages."""
-    found = Pages({})
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            text = found.texts.get(self.path, str)()
-            body = (text.strip() + "\n").encode()
-            self.send_response(200 if text else 503)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the tests look at the answers."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.address = f"127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield found
-    server.shutdown()
-    server.server_close()
+    with Pages() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from outrider.manifests.meta import STABLE
 
 DESIRED_REPLICAS = "outrider_desired_replicas"
 """The operator's own metric of the replicas that it wants, by namespace and service."""
-_ENGINE = "namespace, pod, engine"
+_REPLICA = "namespace, pod"
+_ENGINE = f"{_REPLICA}, engine"
 """What one engine is. The maximum over all else counts it once, though two scrape jobs find it, or two processes
 report."""
 
@@ -29,8 +30,9 @@ def waiting_requests(namespace: str, service: str) -> str:
 
 
 def kv_cache_percent(namespace: str, service: str) -> str:
-    """Use of the KV cache in percent, added up over engines; some versions export it under two names."""
-    return f"sum(max by ({_ENGINE}) ({_any_of(engine_metrics.KV_CACHE_USAGE, namespace, service)})) * 100"
+    """Use of the KV cache in percent, added up over replicas, of which each is as full as its fullest engine; some
+    versions export it under two names."""
+    return f"sum(max by ({_REPLICA}) ({_any_of(engine_metrics.KV_CACHE_USAGE, namespace, service)})) * 100"
 
 
 def desired_replicas(namespace: str, service: str) -> str:

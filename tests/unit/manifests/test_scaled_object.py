@@ -138,7 +138,7 @@ def test_queries_in_full() -> None:
         f"sum(max by ({engine})" + ' ({__name__="vllm:num_requests_waiting",' + labels + "))"
     )
     assert queries.kv_cache_percent("ml", "chat") == (
-        f"sum(max by ({engine})"
+        "sum(max by (namespace, pod)"
         + ' ({__name__=~"vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc",'
         + labels
         + ")) * 100"
