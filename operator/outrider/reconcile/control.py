@@ -30,6 +30,9 @@ BREATH_S = 1.0
 SAVE_EVERY_S = 300.0
 """Estimates that no decision was based on are saved this often: losing five minutes of learning costs less than the
 writes."""
+WARM_UP_PERIODS = 2
+"""Control periods after an engine became ready in which nothing is learned from it beside others: its first batches are
+small and its caches empty, which says nothing of an engine at work."""
 _COUNTERS = {"Schedule": telemetry.SCHEDULE_CHANGES, "Target": telemetry.TARGET_CHANGES}
 
 
@@ -105,8 +108,20 @@ class ControlPass:
         window_s = settings.window_s
         learned_s = now_s - window_s if state is None or state.learned_until_s is None else state.learned_until_s
         moments_s = (now_s - window_s, max(learned_s, now_s - window_s))
-        window, increment = observe_since(mine, moments_s, now_s, pods=pods)
+        settled = self._settled(service, now_s)
+        if settled == pods:
+            window, increment = observe_since(mine, moments_s, now_s, pods=pods)
+            return window, increment
+        (window,) = observe_since(mine, moments_s[:1], now_s, pods=pods)
+        (increment,) = observe_since(mine, moments_s[1:], now_s, pods=settled)
         return window, increment
+
+    def _settled(self, service: Service, now_s: float) -> set[str]:
+        """Pods to learn from; where all have just become ready, there is nothing else to learn from."""
+        before_s = now_s - WARM_UP_PERIODS * self._neighbours.settings.control_period_s
+        ready = service.ready_pods
+        settled = {pod.name for pod in ready if pod.ready_since_s is None or pod.ready_since_s <= before_s}
+        return settled or {pod.name for pod in ready}
 
     async def _carry_out(self, service: Service, outcome: Outcome, now_s: float) -> None:
         """Remember first, then tell the engines; children and status follow in the objects pass."""

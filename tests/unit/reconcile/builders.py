@@ -51,6 +51,7 @@ def pod(
     revision: str = "r1",
     startup_s: int = 1800,
     grace_s: int = 90,
+    ready_since: str | None = None,
     **status: Any,
 ) -> Manifest:
     """An engine pod as the API server has it; ``container`` is the container's state, ``status`` more of the pod's."""
@@ -62,10 +63,13 @@ def pod(
     }
     if terminating:
         meta["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    readiness = {"type": "Ready", "status": "True" if ready else "False"}
+    if ready_since is not None:
+        readiness["lastTransitionTime"] = ready_since
     probe = {"periodSeconds": 5, "failureThreshold": startup_s // 5}
     spec = {"containers": [{"name": "engine", "startupProbe": probe}], "terminationGracePeriodSeconds": grace_s}
     status |= {
-        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}, *conditions],
+        "conditions": [readiness, *conditions],
         "containerStatuses": [
             {"name": "engine", "restartCount": restarts, **(container or {"state": {"running": {}}})}
         ],

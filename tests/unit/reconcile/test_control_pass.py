@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from outrider.core import engine_metrics as names
+from outrider.core.acceptance import AcceptanceState
 from outrider.core.decision import Change
 from outrider.core.schedule import constant
 from outrider.core.series import Missing, Series
@@ -132,6 +133,44 @@ class TestMetrics:
         assert state is not None
         await world.control.run()  # woken at once: no time has passed, no sample has come
         assert world.service().state == state
+
+
+async def learnt(*ready_since: str) -> tuple[AcceptanceState, float | None]:
+    """Acceptance after a pass over engines ready since then, and requests in flight. Nearly all drafts of the first are
+    accepted, hardly any of the others; each runs 8 requests."""
+    world = World()
+    world.add(EAGER)
+    pods = [pod(f"chat-{'abc'[i]}", ready_since=since) for i, since in enumerate(ready_since)]
+    world.see(*pods)
+    await world.settle()
+    names = [one.name for one in world.service().ready_pods]
+    slow = busy_series(world.clock(), names[1:], rate=0.1)
+    world.metrics.series[KEY] = [*busy_series(world.clock(), names[:1]), *slow]
+    await world.control.run()
+    outcome, state = world.service().outcome, world.service().state
+    assert outcome is not None
+    assert state is not None
+    return state.acceptance, outcome.in_flight
+
+
+class TestC28WarmUp:
+    OLD, JUST_NOW, SETTLED = "2027-01-15T07:00:00Z", "2027-01-15T07:59:55Z", "2027-01-15T07:59:30Z"
+
+    async def test_c28_nothing_is_learnt_from_an_engine_that_just_became_ready_and_its_load_counts(self) -> None:
+        alone, _ = await learnt(self.OLD)
+        beside, in_flight = await learnt(self.OLD, self.JUST_NOW)
+        assert beside == alone
+        assert in_flight == 16.0
+
+    async def test_c28_two_periods_later_it_is(self) -> None:
+        alone, _ = await learnt(self.OLD)
+        beside, _ = await learnt(self.OLD, self.SETTLED)
+        assert beside != alone
+
+    async def test_c28_where_all_just_became_ready_there_is_nothing_else_to_learn_from(self) -> None:
+        settled, _ = await learnt(self.OLD, self.SETTLED)
+        new, _ = await learnt(self.JUST_NOW, self.JUST_NOW)
+        assert new == settled
 
 
 class TestDecision:
