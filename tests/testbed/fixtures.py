@@ -10,17 +10,18 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from tests.testbed.build import BuildEvent
+from tests.testbed.build import BuildEvent, ensure_tools
 from tests.testbed.cluster import Cluster
 from tests.testbed.progress import build_line, duration
-from tests.testbed.tools import ENGINES, KEDA, KWOK, PROMETHEUS
+from tests.testbed.tools import ENGINES, KEDA, KWOK, PROMETHEUS, PROMTOOL
 
 _STARTED = pytest.StashKey[list[tuple[Cluster, float]]]()
-_FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster"})
+_FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster", "promtool"})
 
 
 class StartCluster(Protocol):
@@ -56,6 +57,12 @@ def api_cluster(start_cluster: StartCluster) -> Cluster:
 def cluster(start_cluster: StartCluster) -> Cluster:
     """Everything: controllers, nodes with GPUs, simulated engines, Prometheus and KEDA."""
     return start_cluster({KWOK, PROMETHEUS, KEDA, ENGINES})
+
+
+@pytest.fixture(scope="session")
+def promtool(request: pytest.FixtureRequest) -> Path:
+    """Prometheus' tool that checks and tests rules."""
+    return ensure_tools({PROMTOOL}, _shower(request.config))[PROMTOOL]
 
 
 def pytest_configure(config: pytest.Config) -> None:

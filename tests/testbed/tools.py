@@ -21,6 +21,7 @@ KWOK = "kwok"
 PROMETHEUS = "prometheus"
 KEDA = "keda"
 ENGINES = "engines"
+PROMTOOL = "promtool"
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     CONTROL: (),
@@ -28,6 +29,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     PROMETHEUS: (CONTROL,),
     KEDA: (KWOK,),  # KEDA only writes an autoscaler; the controllers that come with kwok make replicas of it.
     ENGINES: (KWOK,),  # A simulated engine listens on its pod's address, which kwok gives.
+    PROMTOOL: (),  # No process: the program alone, for the tests of rules.
 }
 """Every part of a cluster and the parts it cannot do without."""
 
@@ -93,6 +95,7 @@ TOOLS: tuple[Tool, ...] = (
         assets=Assets("github.com/kedacore/keda/v2", ("config/crd/bases/*.yaml",)),
     ),
     Tool("keda-adapter", KEDA, "keda", "github.com/kedacore/keda/v2/cmd/adapter", 68),
+    Tool("promtool", PROMTOOL, "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 30),
 )
 """In the order of need: a cluster's first parts are built first."""
 
