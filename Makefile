@@ -77,10 +77,11 @@ imports: setup ## Check the layers
 generate: setup ## Write generated files anew
 	$(BIN)/python -m outrider.api.crd
 	$(BIN)/python -m outrider.reference
+	$(BIN)/python -m outrider.observability
 
 .PHONY: generate-check
 generate-check: generate
-	@git diff --exit-code --stat -- crds docs/reference || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
+	@git diff --exit-code --stat -- crds docs/reference charts/outrider/files || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
 
 .PHONY: requirements
 requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index

@@ -26,6 +26,7 @@ TPOT = ("vllm:request_time_per_output_token_seconds",)
 each engine output: under speculation that is the time of a step, and it is not read as TPOT."""
 TTFT = ("vllm:time_to_first_token_seconds",)
 E2E_LATENCY = ("vllm:e2e_request_latency_seconds",)
+QUEUE_TIME = ("vllm:request_queue_time_seconds",)
 ITERATION_TOKENS = ("vllm:iteration_tokens_total",)
 """A histogram, in spite of its name; its ``_count`` counts engine steps."""
 PROCESS_START = ("process_start_time_seconds",)
