@@ -73,8 +73,21 @@ def simulate(
     ] = None,
     replicas: Annotated[int, typer.Option(help="Engines, all along.", min=1)] = 1,
     autoscale: Annotated[
-        bool, typer.Option("--autoscale", help="Let the resource's autoscaler set the number of engines instead.")
+        bool,
+        typer.Option(
+            "--autoscale",
+            help="Let the resource's autoscaler set the number of engines instead; the next three options ask for it"
+            " too.",
+        ),
     ] = False,
+    cold_start: Annotated[
+        str | None,
+        typer.Option(help="From an engine's creation to its readiness, such as 30s or 5m. (default: 60s)"),
+    ] = None,
+    max_replicas: Annotated[int | None, typer.Option(help="Instead of the resource's maxReplicas.", min=1)] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs that there are for this service; engines beyond them do not start.", min=1)
+    ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")] = Output.TABLE,
     html: Annotated[Path | None, typer.Option(help="Also write a page with plots to this file.")] = None,
     jobs: Annotated[int, typer.Option(help="Policies replayed at a time.", min=1)] = DEFAULT_JOBS,
@@ -85,9 +98,11 @@ def simulate(
     from outrider.replay import page, report, runner, table
 
     try:
+        scaled = autoscale or any(one is not None for one in (cold_start, max_replicas, gpus))
         experiment = _experiment(
-            manifest, trace, rate_factor, duration, acceptance or [], shift or [], seed, None if autoscale else replicas
+            manifest, trace, rate_factor, duration, acceptance or [], shift or [], seed, None if scaled else replicas
         )
+        experiment = _surroundings(experiment, cold_start, max_replicas, gpus)
         policies = _policies(experiment, policy or [])
         _writable(html)
     except InvalidSpec as error:
@@ -146,6 +161,26 @@ def _experiment(
             f"MANIFEST {manifest}: its engines run without a drafter (spec.speculation.tuning.mode Off), which leaves"
             " nothing to compare; set the mode to Adaptive"
         )
+    return experiment
+
+
+def _surroundings(
+    experiment: Experiment, cold_start: str | None, max_replicas: int | None, gpus: int | None
+) -> Experiment:
+    """The same with bounds and a cold start of the command line."""
+    from dataclasses import replace
+
+    from outrider.replay import notation
+
+    if cold_start is not None:
+        with _option("--cold-start"):
+            experiment = replace(experiment, cold_start_s=notation.duration_s(cold_start))
+    experiment = replace(experiment, max_replicas=max_replicas, gpus=gpus)
+    if experiment.replicas is None:
+        try:
+            experiment.bounds(experiment.render())
+        except ValueError as error:
+            raise _refused(str(error)) from error
     return experiment
 
 

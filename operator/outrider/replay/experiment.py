@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.core.decision import Change
+from outrider.core.words import count
+from outrider.manifests.scaled_object import waiting_target
 from outrider.replay import policies
 from outrider.replay.load import AcceptanceClass, Load
 from outrider.replay.targets import hand_set_target
@@ -24,6 +26,9 @@ WINDOW_S = 30.0
 """What they make of the window that decisions look at: two control periods, more than four scrapes."""
 DRAIN_S = 90.0  # what the operator's pods get by default: they stop taking requests, then finish theirs
 
+COLD_START_S = 60.0
+"""From a pod's creation to its readiness where nobody says: weights and graphs in warm caches."""
+
 DEFAULT_ACCEPTANCE = (AcceptanceClass("all", 1.0, load_profile().acceptance),)
 """What the drafter of the profile reached when it was measured."""
 
@@ -39,10 +44,34 @@ class Experiment:
     load: Load
     replicas: int | None = 1
     """None: the resource's autoscaler sets their number."""
+    cold_start_s: float = COLD_START_S
+    """From a pod's creation to its readiness."""
+    max_replicas: int | None = None
+    """Instead of the resource's bound."""
+    gpus: int | None = None
+    """How many there are for this service; None: enough."""
 
     def render(self) -> Rendered:
         """The resource as the operator understands it; raises `outrider.errors.InvalidSpec`."""
         return render(self.manifest, CONTROL_S)
+
+    def bounds(self, rendered: Rendered) -> tuple[int, int]:
+        """The fewest and the most replicas of the autoscaler: replicas without GPUs would stay Pending.
+
+        Raises:
+            ValueError: the most is below the fewest; the text names the option and what to give instead.
+        """
+        resolved = rendered.resolved
+        least = max(1, resolved.min_replicas)
+        most = resolved.max_replicas if self.max_replicas is None else self.max_replicas
+        if most < least:
+            raise ValueError(f"--max-replicas {most}: the resource asks for at least {least}; give {least} or more")
+        if self.gpus is not None and self.gpus < least * resolved.gpus:
+            raise ValueError(
+                f"--gpus {self.gpus}: a replica takes {resolved.gpus}, and the resource asks for at least"
+                f" {count(least, 'replica')}; give {least * resolved.gpus} or more"
+            )
+        return least, most if self.gpus is None else min(most, self.gpus // resolved.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +82,8 @@ class Run:
     result: FleetResult
     decisions: tuple[Change, ...]
     """What an Outrider controller decided, in order; other rules give no reasons."""
+    max_replicas: int | None = None
+    """The autoscaler's bound; None without one."""
 
 
 def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
@@ -66,12 +97,15 @@ def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
             target = arm.controller.state.target
         else:
             target = hand_set_target(rendered, arm.settings, profile, load)
-        autoscaler = autoscaler_config(rendered, target)
+        least, most = experiment.bounds(rendered)
+        autoscaler = replace(
+            autoscaler_config(rendered, target, experiment.cold_start_s), min_replicas=least, max_replicas=most
+        )
     fleet = Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
     requests = _told(load.requests(max_model_len), load.duration_s, tell)
     result = fleet.run(requests, load.duration_s)
     tell(1.0)
-    return Run(policy, result, _decisions(arm.controller))
+    return Run(policy, result, _decisions(arm.controller), None if autoscaler is None else autoscaler.max_replicas)
 
 
 def _fleet(
@@ -87,6 +121,7 @@ def _fleet(
         profile,
         replicas=max(1, rendered.resolved.min_replicas) if experiment.replicas is None else experiment.replicas,
         autoscaler=autoscaler,
+        pod_start_s=experiment.cold_start_s,
         scrape_s=SCRAPE_S,
         control_s=CONTROL_S,
         window_s=WINDOW_S + 2 * SCRAPE_S,
@@ -98,15 +133,20 @@ def _fleet(
     )
 
 
-def autoscaler_config(rendered: Rendered, target: float) -> AutoscalerConfig:
-    """As the operator's ScaledObject sets the HPA."""
+def autoscaler_config(rendered: Rendered, target: float, cold_start_s: float = COLD_START_S) -> AutoscalerConfig:
+    """As the operator's ScaledObject sets the HPA, with ``target`` requests in flight for a replica.
+
+    The look back before a replica goes is no shorter than ``cold_start_s``: one that would have to come back stays.
+    """
     resolved = rendered.resolved
     return AutoscalerConfig(
         target=target,
+        waiting_target=waiting_target,
+        kv_cache_target=float(resolved.kv_cache_target_percent),
         min_replicas=max(1, resolved.min_replicas),
         max_replicas=resolved.max_replicas,
         scale_up_window_s=0.0,
-        scale_down_window_s=float(resolved.scale_down_stabilization_s),
+        scale_down_window_s=max(float(resolved.scale_down_stabilization_s), cold_start_s),
     )
 
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from outrider import __version__
+from outrider.core.words import count
 from outrider.replay import losses, summary
 from outrider.replay.experiment import CONTROL_S, SCRAPE_S, Experiment
 from outrider.replay.policies import POLICIES
+from outrider.replay.virtual import Rendered
 from outrider.simulator.noise import MODEST
 from outrider.simulator.profile import DEFAULT_PROFILE
 
@@ -59,6 +61,14 @@ def _notes(experiment: Experiment, policies: Sequence[Mapping[str, Any]]) -> lis
             f"Under no policy are {100 * CARRIED:.0f} % of the requests within the objectives: this load is more than"
             " these engines carry. Lower --rate-factor, give more --replicas, or use --autoscale."
         )
+    short = {one["name"]: one["totals"]["short_share"] for one in policies if one["totals"]["short_share"]}
+    if short:
+        names = ", ".join(f"{name} {100 * share:.0f} %" for name, share in short.items())
+        _, most = experiment.bounds(experiment.render())
+        notes.append(
+            f"The load asked for more than the {count(most, 'replica')} that there may be, by policy for this share of"
+            f" the time: {names}."
+        )
     if experiment.load.laps > 1:
         notes.append(
             f"The trace is shorter than the experiment at this rate, and was begun {experiment.load.laps} times."
@@ -75,9 +85,7 @@ def _inputs(experiment: Experiment) -> dict[str, Any]:
         "speculative_tokens": list(rendered.config.allowed),
         "objectives": {"tpot_s": resolved.tpot_s, "ttft_s": resolved.ttft_s, "percentile": resolved.percentile},
         "profile": DEFAULT_PROFILE,
-        "replicas": {"fixed": experiment.replicas}
-        if experiment.replicas is not None
-        else {"fixed": None, "min": resolved.min_replicas, "max": resolved.max_replicas},
+        "replicas": _replicas(experiment, rendered),
         "trace": load.trace,
         "laps": load.laps,
         "rate_factor": load.rate_factor,
@@ -89,6 +97,15 @@ def _inputs(experiment: Experiment) -> dict[str, Any]:
         "scrape_s": SCRAPE_S,
         "control_s": CONTROL_S,
     }
+
+
+def _replicas(experiment: Experiment, rendered: Rendered) -> dict[str, Any]:
+    """How many replicas there may be, what one takes, and how long it takes to start."""
+    common = {"gpus_each": rendered.resolved.gpus, "gpus": experiment.gpus, "cold_start_s": experiment.cold_start_s}
+    if experiment.replicas is not None:
+        return {"fixed": experiment.replicas, **common}
+    least, most = experiment.bounds(rendered)
+    return {"fixed": None, "min": least, "max": most, **common}
 
 
 def _load(experiment: Experiment, edges_s: Sequence[float]) -> dict[str, list[float]]:

@@ -66,4 +66,4 @@ def _work(experiment: Experiment, policy: str) -> dict[str, Any]:
 
 def _replay(experiment: Experiment, policy: str, tell: Callable[[float], None]) -> dict[str, Any]:
     resolved = experiment.render().resolved
-    return summarise(run(experiment, policy, tell), resolved.tpot_s, resolved.ttft_s)
+    return summarise(run(experiment, policy, tell), resolved.tpot_s, resolved.ttft_s, resolved.gpus)

@@ -31,8 +31,8 @@ def interval_s(duration_s: float) -> float:
     return float(next((one for one in INTERVALS_S if duration_s <= one * MOST_INTERVALS), INTERVALS_S[-1]))
 
 
-def summarise(run: Run, tpot_s: float | None, ttft_s: float | None) -> dict[str, Any]:
-    """The run as a document; the objectives are seconds, None where there is none."""
+def summarise(run: Run, tpot_s: float | None, ttft_s: float | None, gpus: int = 1) -> dict[str, Any]:
+    """The run as a document; the objectives are seconds, None where there is none, ``gpus`` those of a replica."""
     result = run.result
     edges = edges_s(result.duration_s)
     good = [record for record in result.records if is_good(record, tpot_s, ttft_s)]
@@ -41,7 +41,10 @@ def summarise(run: Run, tpot_s: float | None, ttft_s: float | None) -> dict[str,
     )
     return {
         "name": run.policy,
-        "totals": _totals(result, float(good_tokens.sum()), len(good), tpot_s, ttft_s),
+        "totals": {
+            **_totals(result, float(good_tokens.sum()), len(good), tpot_s, ttft_s),
+            **_held(run, gpus),
+        },
         "timeline": {
             "goodput_tps": [round(float(rate), 1) for rate in good_tokens / np.diff(edges)],
             **_latencies(result, edges),
@@ -84,9 +87,21 @@ def _totals(
         "ttft_met": None if ttft_s is None else _share(sum(one <= ttft_s for one in ttfts), len(ttfts)),
         "tpot_s": _quantiles(tpots),
         "ttft_s": _quantiles(ttfts),
-        "replica_seconds": round(result.replica_seconds, 1),
         "schedule_changes": _changes(one.schedule for one in within if one.schedule),
         "target_changes": _changes(one.in_flight_target for one in within),
+    }
+
+
+def _held(run: Run, gpus: int) -> dict[str, Any]:
+    """What the replicas took, and for which share of the time the load asked for more than there may be."""
+    result = run.result
+    within = [one for one in result.timeline if one.time_s <= result.duration_s]
+    short = sum(one.wanted is not None and one.wanted > (run.max_replicas or inf) for one in within)
+    return {
+        "replica_seconds": round(result.replica_seconds, 1),
+        "gpu_seconds": round(gpus * result.replica_seconds, 1),
+        "most_replicas": max((one.replicas for one in within), default=0),
+        "short_share": None if run.max_replicas is None else _share(short, len(within)),
     }
 
 

@@ -45,11 +45,40 @@ def show(document: Mapping[str, Any], console: Console | None = None) -> None:
             str(totals["schedule_changes"]),
         )
     console.print(table)
+    if document["inputs"]["replicas"]["fixed"] is None:
+        console.print(_replicas(document))
     for note in document["notes"]:
         console.print(f"[bold]note[/bold]: {note}", highlight=False)
     console.print("\n[bold]where each loses[/bold], good tokens by the interval of the request's arrival")
     for row in document["losses"]:
         console.print(f"{row['name']}: {100 * row['lost_share']:.1f} % lost; {row['sentence']}", highlight=False)
+
+
+def _replicas(document: Mapping[str, Any]) -> Table:
+    """What an autoscaled service took, and what its users got for it."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    for title in (
+        "requests\nmet %",
+        "replica-\nhours",
+        "GPU-\nhours",
+        "most\nreplicas",
+        "short\n% of time",
+        "target\nchanges",
+    ):
+        table.add_column(title, justify="right", no_wrap=True)
+    for policy in document["policies"]:
+        totals = policy["totals"]
+        table.add_row(
+            policy["name"],
+            f"{100 * totals['requests_met']:.1f}",
+            f"{totals['replica_seconds'] / 3600.0:.2f}",
+            f"{totals['gpu_seconds'] / 3600.0:.2f}",
+            str(totals["most_replicas"]),
+            _times(100, totals["short_share"]),
+            str(totals["target_changes"]),
+        )
+    return table
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -63,7 +92,8 @@ def headline(document: Mapping[str, Any]) -> str:
     ]
     fixed = inputs["replicas"]["fixed"]
     engines = (
-        f"{inputs['replicas']['min']} to {inputs['replicas']['max']} engines, autoscaled"
+        f"{inputs['replicas']['min']} to {inputs['replicas']['max']} engines, autoscaled,"
+        f" {inputs['replicas']['cold_start_s']:g} s to start,"
         if fixed is None
         else f"{fixed} engine{'s' if fixed > 1 else ''}"
     )

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from outrider.core import engine_metrics as names
 from outrider.core.schedule import Schedule
 from outrider.core.series import Series
-from outrider.simulator.autoscaler import Autoscaler, AutoscalerConfig
+from outrider.simulator import signals
+from outrider.simulator.autoscaler import AutoscalerConfig, Plan, Scaler
 from outrider.simulator.faults import Fault, Restart, metrics_out, moments_s, slowdown
 from outrider.simulator.noise import QUIET, Noise
 from outrider.simulator.profile import Profile
@@ -50,7 +50,7 @@ class FleetConfig:
     profile: Profile
     replicas: int = 1
     """At the start, all of them ready."""
-    autoscaler: AutoscalerConfig | None = None
+    autoscaler: AutoscalerConfig | Plan | None = None
     """None keeps the number of replicas."""
     scrape_s: float = 5.0
     control_s: float = 15.0
@@ -81,24 +81,28 @@ class Fleet:
     _records: list[RequestRecord] = field(default_factory=list)
     _timeline: list[FleetSample] = field(default_factory=list)
     _unrouted: list[Request] = field(default_factory=list)
-    _scaler: Autoscaler | None = field(default=None)
+    _scaler: Scaler | None = field(default=None)
     _generation: int = 0
     _schedule: Schedule | None = None
     _created: int = 0
     _restarts: int = 0
     _replica_seconds: float = 0.0
     _tokens_of_gone: int = 0
+    _num_arrived: int = 0
+    _counted: list[tuple[float, int]] = field(default_factory=list)
+    """What the gateway's counter of requests showed at each scrape of the last minutes."""
 
     def __post_init__(self) -> None:
-        self.store = MetricsStore(retention_s=self.config.window_s + self.config.scrape_s)
+        kept_s = max(self.config.window_s, signals.RATE_S) + self.config.scrape_s
+        self.store = MetricsStore(retention_s=kept_s)
         if self.config.autoscaler is not None:
-            self._scaler = Autoscaler(self.config.autoscaler)
+            self._scaler = self.config.autoscaler.scaler()
         for _ in range(self.config.replicas):
             self._add_replica(0.0, ready_s=0.0)
 
     def run(self, requests: Iterable[Request], duration_s: float) -> FleetResult:
         """Replay requests that arrive within ``duration_s``; then let the rest finish."""
-        arrived = tokens = 0
+        tokens = 0
         replica_seconds: float | None = None
         for now_s, what, request in self._moments(requests, duration_s):
             if now_s >= duration_s and replica_seconds is None:
@@ -106,7 +110,7 @@ class Fleet:
             self._attend(now_s)
             if what == _ARRIVAL:
                 assert request is not None
-                arrived += 1
+                self._num_arrived += 1
                 self._unrouted.append(request)
                 self._route(now_s)
             elif what == _SCRAPE:
@@ -121,7 +125,7 @@ class Fleet:
                 break
         if replica_seconds is None:
             tokens, replica_seconds = self._tokens(duration_s), self._held(duration_s)
-        return FleetResult(duration_s, self._records, arrived, tokens, replica_seconds, self._timeline)
+        return FleetResult(duration_s, self._records, self._num_arrived, tokens, replica_seconds, self._timeline)
 
     def _moments(self, requests: Iterable[Request], duration_s: float) -> Iterator[tuple[float, int, Request | None]]:
         config, end_s = self.config, duration_s + self.config.tail_s
@@ -186,11 +190,9 @@ class Fleet:
         """The autoscaler's turn: the newest pods go first, those that are not ready before all others."""
         assert self._scaler is not None
         staying = [replica for replica in self._replicas if replica.leaves_s is None]
-        since_s, pods = now_s - 4 * self.config.scrape_s, [replica.uid for replica in self._replicas]
-        running = self.store.total(names.NUM_REQUESTS_RUNNING, pods, since_s)
-        waiting = self.store.total(names.NUM_REQUESTS_WAITING, pods, since_s)
-        total = None if running is None else running + (waiting or 0.0)
-        wanted = self._scaler.desired(now_s, total, len(staying))
+        pods = [replica.uid for replica in self._replicas]
+        totals = signals.totals(self.store, pods, self._counted, now_s, 4 * self.config.scrape_s)
+        wanted = self._scaler.desired(now_s, totals, len(staying))
         for _ in range(wanted - len(staying)):
             self._add_replica(now_s, now_s + self.config.pod_start_s)
         going = sorted(staying, key=lambda replica: (not replica.starting, -replica.created_s, replica.name))
@@ -221,6 +223,8 @@ class Fleet:
                 replica.admin.expire(now_s)
             if not (replica.starting or out):
                 self.store.scrape(replica.exposition, replica.labels, now_s)
+        self._counted = [one for one in self._counted if one[0] >= now_s - signals.RATE_S]
+        self._counted.append((now_s, self._num_arrived))
         ready = self._ready()
         k = [replica.engine.schedule.at(replica.engine.num_running) for replica in ready]
         self._timeline.append(
@@ -233,6 +237,8 @@ class Fleet:
                 num_speculative_tokens=sum(k) / len(k) if k else 0.0,
                 schedule=str(ready[0].engine.schedule) if ready else "",
                 in_flight_target=None if self._scaler is None else self._scaler.target,
+                wanted=None if self._scaler is None else self._scaler.wanted,
+                replica_seconds=self._held(now_s),
             )
         )
 

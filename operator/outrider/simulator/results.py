@@ -23,6 +23,10 @@ class FleetSample:
     """K by the schedules at the present batch sizes, mean over ready replicas."""
     schedule: str
     in_flight_target: float | None
+    wanted: int | None = None
+    """Replicas that the load asked the autoscaler for, before any bound; None without one."""
+    replica_seconds: float = 0.0
+    """Time that pods have held their GPUs so far, starting and draining included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,17 @@ class MetricsStore:
         ]
         return sum(newest) if newest else None
 
+    def rate(self, aliases: Collection[str], pods: Collection[str], since_s: float) -> float | None:
+        """Growth a second of a counter, added up over pods (by uid), between the first and the last sample of each that
+        is not older than ``since_s``; None where no pod has two."""
+        rates = []
+        for key, track in self._tracks.items():
+            if key[0] in pods and track.name in aliases:
+                kept = track.samples[bisect_left(track.samples, (since_s,)) :]
+                if len(kept) > 1:
+                    rates.append((kept[-1][1] - kept[0][1]) / (kept[-1][0] - kept[0][0]))
+        return sum(rates) if rates else None
+
     def _target(self, exposition: Exposition, pod_labels: Mapping[str, str]) -> _Target:
         pod = pod_labels["pod_uid"]
         sources: list[tuple[Family, list[_Track | None]]] = []

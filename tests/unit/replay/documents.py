@@ -36,6 +36,9 @@ def policy(
         "tpot_s": {"p50": 0.01, "p95": 0.02, "p99": None},
         "ttft_s": {"p50": 0.1, "p95": 0.3, "p99": 0.4},
         "replica_seconds": 40.0,
+        "gpu_seconds": 40.0,
+        "most_replicas": 1,
+        "short_share": None,
         "schedule_changes": 1,
         "target_changes": 0,
     }
