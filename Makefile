@@ -100,6 +100,10 @@ bench: setup ## Time what is worth timing
 bench-policy: setup ## Judge decisions beside every baseline; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.policy $(if $(QUICK),--quick)
 
+.PHONY: bench-capacity
+bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUICK=1 for a short look
+	$(BIN)/python -m benchmarks.capacity $(if $(QUICK),--quick)
+
 .PHONY: clean
 clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

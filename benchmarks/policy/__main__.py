@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -12,11 +11,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from benchmarks.figures import told
 from benchmarks.policy import cases, outcome, page, traces
 from benchmarks.policy.cases import Case
 from benchmarks.policy.headline import Table, headline
 from benchmarks.policy.outcome import Outcome
 from benchmarks.policy.traces import Frontiers, Replay
+from benchmarks.pool import play_all
 
 Job = Callable[[], Outcome | Replay]
 OUTPUT = Path("docs/benchmarks")
@@ -67,27 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "quick": chosen.quick,
         },
     )
-    for key, figure in figures.items():
-        print(f"{key:<36} {'not measured' if figure.value is None else f'{figure.value:.4g}':>12}  {figure.where}")
+    print(told(figures))
 
 
 def _command(chosen: argparse.Namespace) -> str:
     if chosen.seeds < MOST_SEEDS:
         return f"python -m benchmarks.policy --seeds {chosen.seeds}" + (" --quick" if chosen.quick else "")
     return "make bench-policy" + (" QUICK=1" if chosen.quick else "")
-
-
-def play_all(jobs: Sequence[Job], processes: int) -> list[Outcome | Replay]:
-    """What every job gives, in their order; progress goes to stderr."""
-    began_s, last_s, found = time.perf_counter(), 0.0, []
-    with multiprocessing.Pool(processes) as pool:
-        for one in pool.imap_unordered(_numbered, enumerate(jobs)):
-            found.append(one)
-            passed_s = time.perf_counter() - began_s
-            if passed_s > last_s + 5.0 or len(found) == len(jobs):
-                last_s = passed_s
-                print(f"{len(found)} of {len(jobs)} replays, {passed_s:.0f} s", file=sys.stderr, flush=True)
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
 def explain(chosen: Iterable[Case]) -> None:
@@ -103,10 +90,6 @@ def explain(chosen: Iterable[Case]) -> None:
             print(f"  step at {case.shift_s:.0f} s, followed after {found.adapt_s} s")
         for change in getattr(arm.controller, "changes", ()):
             print(f"  {change.at_s:6.0f} s {change.kind} {change.before} → {change.after}: {change.reason}")
-
-
-def _numbered(job: tuple[int, Job]) -> tuple[int, Outcome | Replay]:
-    return job[0], job[1]()
 
 
 def _play(case: Case, arm: str) -> Outcome:

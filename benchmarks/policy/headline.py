@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
+from benchmarks.figures import Figure, Target
 from benchmarks.fit import measured
 from benchmarks.policy.cases import CONSTANTS, LOW
 from benchmarks.policy.outcome import Outcome
 from benchmarks.policy.traces import Frontiers
 
 SERVICES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A median over the seeds and how far single seeds lie apart."""
-
-    value: float | None
-    lowest: float | None = None
-    highest: float | None = None
-    where: str = ""
-    """The case that the figure comes from, where it is the worst of several."""
-
-    @classmethod
-    def of(cls, values: Sequence[float], where: str = "") -> Figure:
-        """Of one value a seed."""
-        return cls(median(values), min(values), max(values), where) if values else cls(None)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What issue 5 asks of a figure."""
-
-    bound: float
-    at_least: bool
-
-    def __str__(self) -> str:
-        return f"at {'least' if self.at_least else 'most'} {self.bound:g}"
-
-    def met(self, value: float) -> bool:
-        """Whether a figure is good enough."""
-        return value >= self.bound if self.at_least else value <= self.bound
 
 
 TARGETS: Mapping[str, Target] = {

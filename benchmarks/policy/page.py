@@ -9,8 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.figures import Figure
+from benchmarks.markdown import figure_rows, rounded, table_lines, text
 from benchmarks.policy import plots
-from benchmarks.policy.headline import DEFINITIONS, TARGETS, Figure, Table
+from benchmarks.policy.headline import DEFINITIONS, TARGETS, Table
 from benchmarks.policy.traces import BASELINES, TRACES, Frontiers
 from outrider.replay.policies import POLICIES
 
@@ -24,15 +26,15 @@ def write(
     """All three kinds of file."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
-        "headline": {key: _rounded(figure.value) for key, figure in figures.items()},
-        "spread": {key: {k: _rounded(v) for k, v in asdict(figure).items()} for key, figure in figures.items()},
+        "headline": {key: rounded(figure.value) for key, figure in figures.items()},
+        "spread": {key: {k: rounded(v) for k, v in asdict(figure).items()} for key, figure in figures.items()},
         "run": dict(about),
         "cases": {case: _case(table, case) for case in table.groups()},
         "traces": {name: _trace(traces, name) for name in traces.traces},
     }
-    (folder / "policy.json").write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "policy.json").writetext(json.dumps(document, indent=1) + "\n")
     plots.write(table, traces, folder)
-    (folder / "policy.md").write_text("\n".join(_page(table, traces, figures, about)))
+    (folder / "policy.md").writetext("\n".join(_page(table, traces, figures, about)))
 
 
 def _case(table: Table, case: str) -> dict[str, Any]:
@@ -47,13 +49,13 @@ def _case(table: Table, case: str) -> dict[str, Any]:
         found[arm] = {
             "levels": {
                 f"{level:g}": {
-                    "token_goodput_tps": _rounded(median(one.token_goodput_tps for one in many)),
-                    "tpot_ms": _rounded(_median([one.tpot_s and 1e3 * one.tpot_s for one in many])),
-                    "within_objective": _rounded(_median([one.within for one in many])),
+                    "token_goodput_tps": rounded(median(one.token_goodput_tps for one in many)),
+                    "tpot_ms": rounded(_median([one.tpot_s and 1e3 * one.tpot_s for one in many])),
+                    "within_objective": rounded(_median([one.within for one in many])),
                 }
                 for level, many in sorted(levels.items())
             },
-            "adapt_s": [_rounded(one.adapt_s) for one in seeds if one.adapt_s is not None],
+            "adapt_s": [rounded(one.adapt_s) for one in seeds if one.adapt_s is not None],
             "changes": [one.changes for one in seeds],
             "probes": [one.probes for one in seeds],
         }
@@ -66,7 +68,7 @@ def _trace(traces: Frontiers, name: str) -> dict[str, Any]:
     for seed in traces.seeds(name):
         for arm in ("outrider", *BASELINES):
             found.setdefault(arm, []).extend(
-                {key: _rounded(value) for key, value in asdict(one).items() if key not in ("trace", "arm")}
+                {key: rounded(value) for key, value in asdict(one).items() if key not in ("trace", "arm")}
                 for one in traces.baseline(name, arm, seed)
             )
     return found
@@ -86,7 +88,7 @@ def _page(table: Table, traces: Frontiers, figures: Mapping[str, Figure], about:
         "",
         "## Figures",
         "",
-        *_rows(["figure", "reach", "found", "single seeds", "worst at", "met"], _figures(figures)),
+        *table_lines(["figure", "reach", "found", "single seeds", "worst at", "met"], figure_rows(figures, TARGETS)),
         "",
         "## Definitions",
         "",
@@ -104,7 +106,7 @@ def _page(table: Table, traces: Frontiers, figures: Mapping[str, Figure], about:
         *_starts(table),
         *_still(table),
         *_traces(traces),
-        NOTES.read_text() if NOTES.exists() else "",
+        NOTES.readtext() if NOTES.exists() else "",
     ]
 
 
@@ -114,16 +116,6 @@ SETTING = (
     " 400 to 1200), so that the batch is what the level says; acceptance is 0.75 at every position unless a case says"
     " otherwise. Goodput is output tokens a second of the engine. Every arm of a case and seed sees the same noise.",
 )
-
-
-def _figures(figures: Mapping[str, Figure]) -> list[list[str]]:
-    rows = []
-    for key, figure in figures.items():
-        target = TARGETS.get(key)
-        met = "" if target is None or figure.value is None else "yes" if target.met(figure.value) else "**no**"
-        spread = "" if figure.lowest is None else f"{_text(figure.lowest)} to {_text(figure.highest)}"
-        rows.append([f"`{key}`", str(target or ""), _text(figure.value), spread, figure.where, met])
-    return rows
 
 
 def _plots() -> list[str]:
@@ -140,7 +132,7 @@ def _steady(table: Table) -> list[str]:
         found = table.groups(group)
         arms = table.arms(found[0])
         rows = [
-            [f"`{arm}`", *(_text(median(table.ratio(case, arm, "oracle"))) for case in found)]
+            [f"`{arm}`", *(text(median(table.ratio(case, arm, "oracle"))) for case in found)]
             for arm in arms
             if arm != "oracle"
         ]
@@ -148,7 +140,7 @@ def _steady(table: Table) -> list[str]:
         lines += [
             f"## {title}: token goodput over the oracle's, by clients",
             "",
-            *_rows(["arm", *levels], rows),
+            *table_lines(["arm", *levels], rows),
             "",
         ]
     return lines
@@ -165,7 +157,12 @@ def _scores(table: Table) -> list[str]:
             values = table.ratio(case, arm, "oracle") if known else []
             cells.append(f"{median(values):.3f} ({min(values):.3f} to {max(values):.3f})" if known else "")
         rows.append([f"`{arm}`", *cells])
-    return ["## Mixed load: mean over levels of token goodput over the oracle's", "", *_rows(["arm", *found], rows), ""]
+    return [
+        "## Mixed load: mean over levels of token goodput over the oracle's",
+        "",
+        *table_lines(["arm", *found], rows),
+        "",
+    ]
 
 
 def _adapted(table: Table) -> list[str]:
@@ -184,7 +181,7 @@ def _adapted(table: Table) -> list[str]:
         "",
         "Empty where the old schedule is within 5 % already.",
         "",
-        *_rows(["arm", *found], rows),
+        *table_lines(["arm", *found], rows),
         "",
     ]
 
@@ -202,7 +199,7 @@ def _rates(table: Table) -> list[str]:
     return [
         "## Constant rate: median TPOT in ms, and percent of answers within 15 ms, by requests a second",
         "",
-        *_rows(["arm", *(case.split("-", 1)[1] for case in found)], rows),
+        *table_lines(["arm", *(case.split("-", 1)[1] for case in found)], rows),
         "",
     ]
 
@@ -216,8 +213,13 @@ def _starts(table: Table) -> list[str]:
                 / table.at(case, "oracle", seed).segments[index].token_goodput_tps
                 for seed in table.seeds(case)
             ]
-            rows.append([case, name, _text(median(shares)), f"{_text(min(shares))} to {_text(max(shares))}"])
-    return ["## A wrong start: Outrider over the oracle", "", *_rows(["case", "stretch", "share", "seeds"], rows), ""]
+            rows.append([case, name, text(median(shares)), f"{text(min(shares))} to {text(max(shares))}"])
+    return [
+        "## A wrong start: Outrider over the oracle",
+        "",
+        *table_lines(["case", "stretch", "share", "seeds"], rows),
+        "",
+    ]
 
 
 def _still(table: Table) -> list[str]:
@@ -227,7 +229,7 @@ def _still(table: Table) -> list[str]:
             one = table.at(case, "outrider", seed)
             rows.append([case, str(one.changes), str(one.probes)])
     head = ["case", "changes", "moves of probes"]
-    return ["## Steady noisy load: changes after the warm-up", "", *_rows(head, rows), ""]
+    return ["## Steady noisy load: changes after the warm-up", "", *table_lines(head, rows), ""]
 
 
 def _traces(traces: Frontiers) -> list[str]:
@@ -246,7 +248,7 @@ def _traces(traces: Frontiers) -> list[str]:
         ("most replicas", lambda name: str(max(one.most_replicas for one in mine[name]))),
         ("requests", lambda name: str(mine[name][0].num_requests)),
         ("TPOT objective, ms", lambda name: str(next(one.tpot_ms for one in TRACES if one.trace == name))),
-        ("Outrider over the best", lambda name: _text(median(traces.ratio(name, seed) for seed in traces.seeds(name)))),
+        ("Outrider over the best", lambda name: text(median(traces.ratio(name, seed) for seed in traces.seeds(name)))),
     ):
         rows.append([label, *(of(name) for name in traces.traces)])
     return [
@@ -256,27 +258,11 @@ def _traces(traces: Frontiers) -> list[str]:
         " the middle. Outrider sets its own target; the others are read off between fixed ones. \\* marks a baseline"
         " whose targets do not span these replica-hours: the nearest one's share stands.",
         "",
-        *_rows(["arm", *traces.traces], rows),
+        *table_lines(["arm", *traces.traces], rows),
         "",
-    ]
-
-
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(head) + " |",
-        "|" + "---|" * len(head),
-        *("| " + " | ".join(row) + " |" for row in rows),
     ]
 
 
 def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def _text(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"

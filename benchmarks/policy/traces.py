@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-import numpy as np
-
+from benchmarks.frontier import Frontier, floored
 from benchmarks.policy.cases import BAD, CEILING, GOOD, MANIFEST
 from outrider.replay import policies
 from outrider.replay.experiment import CONTROL_S, DRAIN_S, SCRAPE_S, WINDOW_S, autoscaler_config
@@ -147,21 +146,12 @@ class Frontiers:
         return sorted(self._of(name, arm, seed), key=lambda one: one.replica_hours)
 
     def misses(self, name: str, arm: str, seed: int) -> float:
-        """A baseline's share of misses at Outrider's replica-hours.
-
-        A target that costs more and misses more than another would not be kept, so the least up to each cost counts.
-        Between two targets the logarithm is interpolated (shares fall by factors); beyond the last one its own share
-        stands. No share counts as less than one request's.
-        """
-        played = self.baseline(name, arm, seed)
-        least = np.minimum.accumulate([_floored(one) for one in played])
-        hours = self.outrider(name, seed).replica_hours
-        return float(np.exp(np.interp(hours, [one.replica_hours for one in played], np.log(least))))
+        """A baseline's share of misses at Outrider's replica-hours."""
+        return self._frontier(name, arm, seed).misses_at(self.outrider(name, seed).replica_hours)
 
     def within(self, name: str, arm: str, seed: int) -> bool:
         """Whether the baseline's targets span Outrider's replica-hours."""
-        hours = [one.replica_hours for one in self._of(name, arm, seed)]
-        return min(hours) <= self.outrider(name, seed).replica_hours <= max(hours)
+        return self._frontier(name, arm, seed).spans(self.outrider(name, seed).replica_hours)
 
     def best(self, name: str, seed: int) -> str:
         """The baseline that misses least there."""
@@ -171,9 +161,12 @@ class Frontiers:
         """Outrider's misses over that baseline's."""
         return _floored(self.outrider(name, seed)) / self.misses(name, self.best(name, seed), seed)
 
+    def _frontier(self, name: str, arm: str, seed: int) -> Frontier:
+        return Frontier.of([(one.replica_hours, _floored(one)) for one in self._of(name, arm, seed)])
+
     def _of(self, name: str, arm: str, seed: int) -> list[Replay]:
         return [one for one in self._found if (one.trace, one.arm, one.seed) == (name, arm, seed)]
 
 
 def _floored(one: Replay) -> float:
-    return max(one.misses, 1.0 / max(1, one.num_requests))
+    return floored(one.misses, one.num_requests)

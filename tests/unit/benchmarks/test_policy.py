@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.figures import Figure
 from benchmarks.policy import cases, traces
-from benchmarks.policy.headline import DEFINITIONS, TARGETS, Figure, Table, score
+from benchmarks.policy.headline import DEFINITIONS, TARGETS, Table, score
 from benchmarks.policy.outcome import Measured, Outcome, _counted
 from benchmarks.policy.traces import Frontiers, Replay
 from outrider.core.decision import Change

@@ -1,0 +1,1 @@
+"""What replicas cost and bring under Outrider's target and under targets that stay: ``make bench-capacity``."""
