@@ -195,7 +195,7 @@ def _traces(length_s: float) -> tuple[Case, ...]:
         ),
         Case(
             "mooncake-conversation", "trace", Recorded("mooncake-conversation", 0.4, 0.0, length_s, GOOD, BAD), 1.0, 40,
-            _settings((2, 4, 7, 12, 20), (0.2, 0.35, 0.6), (70, 120, 210)),
+            _settings((1, 2, 4, 7, 12), (0.2, 0.35, 0.6), (70, 120, 210)),
         ),
         Case(
             "servegen-small", "trace", Recorded("servegen-small", 0.01, 40_200.0, length_s, BAD, GOOD), 4.0, 60,
