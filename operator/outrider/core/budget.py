@@ -6,20 +6,33 @@ claim is the service's weight, raised by how far its users' objectives are misse
 proportion to claims where all are short; whoever needs less than its share leaves the rest to the others.
 
 A replica that runs is taken away only for one that is needed more, only after that has been so for `SETTLE_S`, and one
-at a time: loads come and go within minutes, and a model takes as long to load.
+at a time: loads come and go within minutes, and a model takes as long to load. Whoever got one so keeps it for as long
+again, and for twice as long each time that it went back: an objective that is met with it and missed without it would
+else carry it to and fro for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SETTLE_S = 600.0
 """For how long a running replica must be needed more elsewhere before it goes, and the time between two: longer than
 most models take to load, so that each move shows before the next."""
+PACE = 0.1
+"""Of `SETTLE_S`, a minute: the wait for somebody who has no replica at all, and between two replicas that go since the
+budget shrank, so that each can finish its requests."""
+MARGIN = 1.1
+"""A running replica goes to a claim that is stronger by a tenth, the dead band of targets."""
 MAX_SHORTFALL = 1.0
 """Objectives that are missed by more than this share count as missed by it: a service that cannot meet its objectives
 with any number of replicas must not take all GPUs."""
+HEADROOM = 4
+"""Who needs more than it might have gets a quarter more than it needs, so that a rising load is not followed replica
+by replica."""
+MOST_TURNS = 5
+"""A replica is kept for `SETTLE_S` times two to this power at most, five hours; after four times that without another turn
+its going to and fro is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +69,31 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Gain:
+    """That a service got a replica which another one had to give up."""
+
+    at_s: float
+    turns: int = 0
+    """How often it has given one up after such a gain."""
+
+    def kept_s(self, settle_s: float) -> float:
+        """Until when it gives none up for a claim that is only stronger."""
+        return self.at_s + settle_s * 2.0 ** min(self.turns, MOST_TURNS)
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
-    """The most replicas that each service may have, by name."""
+    """The most replicas that each service may have, by name, and what the next sharing has to know of this one."""
 
     most: Mapping[str, int]
     disputed_since_s: float | None = None
     """Since when somebody is short of what another one holds beyond its share; None if nobody is."""
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+    """By name of who gained; those of some hours ago are forgotten."""
+    donor: str = ""
+    """Who gives up a running replica, if one does."""
     reason: str = ""
-    """Why a running replica goes, if one does."""
+    """Why it does."""
 
 
 def fair(claims: Sequence[Claim], gpus: int) -> dict[str, int]:
@@ -78,27 +108,105 @@ def fair(claims: Sequence[Claim], gpus: int) -> dict[str, int]:
     return shares
 
 
-def shared(before: Shares | None, claims: Sequence[Claim], gpus: int, now_s: float) -> Shares:
-    """The shares of this moment; ``before`` are those of the last one."""
+def shared(
+    before: Shares | None, claims: Sequence[Claim], gpus: int, now_s: float, *, settle_s: float = SETTLE_S
+) -> Shares:
+    """The shares of this moment; ``before`` are those of the last one.
+
+    They stay as they are while everybody has what it needs: room for bursts moves only to whoever needs it.
+    """
+    past = before or Shares({})
     goal = fair(claims, gpus)
-    held = {one.name: one.held for one in claims}
-    if _used(claims, held) > gpus:  # the budget shrank, or others were quicker than it: its owner's word
-        held = {one.name: min(held[one.name], max(goal[one.name], one.least)) for one in claims}
+    # An autoscaler that has not given its replica up yet does not get it back.
+    held = {one.name: max(one.least, min(one.held, past.most.get(one.name, one.held))) for one in claims}
+    gains = {
+        name: gain for name, gain in past.gains.items() if name in held and now_s < gain.at_s + settle_s * 2 ** (MOST_TURNS + 2)
+    }
     most = dict(held)
+    promised = {name for name, gain in gains.items() if now_s < gain.at_s + settle_s}
+    _give(claims, gpus, most, lambda one: min(past.most.get(one.name, 0), one.need) if one.name in promised else 0)
     _give(claims, gpus, most, lambda one: min(goal[one.name], one.need))  # needs before room for bursts
-    short = [one for one in claims if most[one.name] < min(goal[one.name], one.need)]
-    donors = [one for one in claims if held[one.name] > goal[one.name]]
-    if not short or not donors:
+    move = _move(claims, gpus, _State(goal, held, most, gains, now_s, settle_s))
+    if move is None:
+        _give(claims, gpus, most, lambda one: _with_headroom(one, past.most))
+        _give(claims, gpus, most, lambda one: min(past.most.get(one.name, 0), one.most))
         _give(claims, gpus, most, _most)
-        return Shares(most)
+        return Shares(most, gains=gains)
     # What is free now is kept for whoever is short, who may need several GPUs at once.
-    since_s = now_s if before is None or before.disputed_since_s is None else before.disputed_since_s
-    if now_s < since_s + SETTLE_S:
-        return Shares(most, since_s)
-    donor = min(donors, key=lambda one: (one.strength(held[one.name]), one.name))
-    receiver = max(short, key=lambda one: (one.strength(most[one.name] + 1), one.name))
-    reason = f"{donor.name} gives up a replica of {held[donor.name]}: {receiver.name} needs it more"
-    return Shares({**most, donor.name: held[donor.name] - 1}, now_s, reason)
+    since_s = now_s if past.disputed_since_s is None else past.disputed_since_s
+    if now_s < since_s + move.wait_s:
+        return Shares(most, since_s, gains)
+    donor = move.donor.name
+    given = gains.get(donor)
+    if given is not None:
+        gains[donor] = Gain(given.at_s, given.turns + 1)
+    most[donor] = held[donor] - 1
+    if move.receiver is not None:
+        turns = gains[move.receiver].turns if move.receiver in gains else 0
+        gains[move.receiver] = Gain(now_s, turns)
+        promise = most[move.receiver] + 1
+        _give(claims, gpus, most, lambda one: promise if one.name == move.receiver else 0)
+    return Shares(most, now_s, gains, donor, move.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a move is decided by, in replicas by name."""
+
+    goal: Mapping[str, int]
+    held: Mapping[str, int]
+    most: Mapping[str, int]
+    gains: Mapping[str, Gain]
+    now_s: float
+    settle_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A running replica that should go."""
+
+    donor: Claim
+    receiver: str | None
+    """None where the budget shrank."""
+    wait_s: float
+    reason: str
+
+
+def _move(claims: Sequence[Claim], gpus: int, state: _State) -> _Move | None:
+    """The running replica that should go next, if one should: of the weakest claim beyond its share, for the strongest
+    that is short of its own."""
+    goal, held, most = state.goal, state.held, state.most
+    donors = sorted(
+        (one for one in claims if held[one.name] > goal[one.name]),
+        key=lambda one: (one.strength(held[one.name]), one.name),
+    )
+    if not donors:
+        return None
+    pace_s = PACE * state.settle_s
+    if _used(claims, held) > gpus:
+        one = donors[0]
+        reason = f"{one.name} gives up a replica of {held[one.name]}: the budget is {gpus} GPUs now"
+        return _Move(one, None, pace_s, reason)
+    short = [one for one in claims if most[one.name] < min(goal[one.name], one.need)]
+    if not short:
+        return None
+    receiver = max(short, key=lambda one: (most[one.name] == 0, one.strength(most[one.name] + 1), one.name))
+    first = most[receiver.name] == 0
+    for donor in donors:
+        gain = state.gains.get(donor.name)
+        kept = gain is not None and state.now_s < gain.kept_s(state.settle_s)
+        weaker = donor.strength(held[donor.name]) * MARGIN <= receiver.strength(most[receiver.name] + 1)
+        if first or (weaker and not kept):
+            reason = f"{donor.name} gives up a replica of {held[donor.name]}: {receiver.name} needs it more"
+            return _Move(donor, receiver.name, pace_s if first else state.settle_s, reason)
+    return None
+
+
+def _with_headroom(one: Claim, before: Mapping[str, int]) -> int:
+    """A quarter more than the need of whoever might have had less than it needs."""
+    if one.need <= before.get(one.name, one.most):
+        return one.need
+    return min(one.most, one.need + max(1, one.need // HEADROOM))
 
 
 def _most(one: Claim) -> int:

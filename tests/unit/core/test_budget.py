@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -127,7 +128,9 @@ def test_the_budget_is_kept_while_loads_change(found: list[Claim], gpus: int, lo
         found = [replace(one, wanted=wanted) for one, wanted in zip(found, load, strict=False)]
         shares, now_s = shared(shares, found, gpus, now_s), now_s + 60.0
         assert all(one.least <= shares.most[one.name] <= one.most for one in found)
-        assert used(found, shares.most) <= max(gpus, sum(one.gpus * one.least for one in found))
+        least, ran = (sum(one.gpus * number for one, number in zip(found, many, strict=True))
+                      for many in ([one.least for one in found], [one.held for one in found]))  # fmt: skip
+        assert used(found, shares.most) <= max(gpus, least, ran)
         found = follow(found, shares)
 
 
@@ -145,7 +148,7 @@ def test_a_running_replica_goes_when_it_is_needed_more_for_long_and_one_at_a_tim
         seen.append((minute, shares.most["a"], shares.most["b"]))
         found = follow(found, shares)
     taken = [(minute, a) for (_, before, _), (minute, a, _) in pairwise(seen) if a < before]
-    assert taken == [(10, 7), (20, 6), (30, 5), (40, 4)]
+    assert taken == [(5, 7), (15, 6), (25, 5), (35, 4)], "the first one soon, since b has none at all"
     assert seen[-1][1:] == (4, 4)
 
 
@@ -174,9 +177,67 @@ def test_gpus_of_one_replica_are_kept_together_for_who_needs_several() -> None:
     assert [one.present for one in found] == [1, 1, 1]
 
 
-def test_a_budget_that_shrinks_counts_at_once() -> None:
-    found = [claim("a", 4, 4), claim("b", 4, 4)]
-    assert shared(None, found, 6, 0.0).most == {"a": 3, "b": 3}
+def test_a_budget_that_shrinks_takes_replicas_one_a_minute() -> None:
+    found, shares, seen = [claim("a", 4, 4), claim("b", 4, 4)], None, []
+    for half_minute in range(8):
+        shares = shared(shares, found, 5, 30.0 * half_minute)
+        seen.append((shares.most["a"], shares.most["b"]))
+        found = follow(found, shares)
+    assert seen == [(4, 4), (4, 4), (3, 4), (3, 4), (3, 3), (3, 3), (2, 3), (2, 3)]
+    assert shared(Shares({"a": 4, "b": 4}), [claim("a", 4, 4), claim("b", 4, 4)], 5, 0.0).reason == ""
+
+
+def test_a_reading_of_less_for_a_moment_costs_nobody_a_replica() -> None:
+    found, shares = [claim("a", 4, 4), claim("b", 4, 4)], None
+    for step, gpus in enumerate([8, 6, 8, 8, 6, 6, 8, 8]):
+        shares = shared(shares, found, gpus, 15.0 * step)
+        assert shares.most == {"a": 4, "b": 4}
+
+
+def test_an_autoscaler_that_is_slow_does_not_get_the_replica_back() -> None:
+    found = [claim("a", 8, 8), claim("b", 8, 0)]
+    waiting = shared(None, found, 8, 0.0)
+    gone = shared(waiting, found, 8, 60.0)
+    assert (gone.most["a"], gone.donor) == (7, "a")
+    later = shared(gone, found, 8, 75.0)
+    assert later.most == {"a": 7, "b": 1}
+    assert not later.donor
+
+
+def test_an_objective_that_is_met_only_with_a_replica_does_not_carry_it_to_and_fro() -> None:
+    """Seven replicas, and both services need four to meet their objective: each turn is twice as long as the last."""
+    found, shares, moved = [claim("a", 8, 4), claim("b", 8, 3)], None, []
+    for minute in range(24 * 60):
+        found = [replace(one, shortfall=0.0 if one.present >= 4 else 0.5) for one in found]
+        shares = shared(shares, found, 7, 60.0 * minute)
+        moved += [minute] if shares.donor else []
+        found = follow(found, shares)
+    gaps = [after - before for before, after in pairwise(moved)]
+    assert moved[0] == 10
+    assert len(moved) <= 14
+    assert all(after >= before for before, after in pairwise(gaps))
+    assert gaps[-1] >= 300
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_loads_that_flutter_move_no_running_replica_and_hardly_a_bound(seed: int) -> None:
+    chance = random.Random(seed)
+    found, shares, changes = [claim("a", 4, 4), claim("b", 4, 4)], None, 0
+    for step in range(480):
+        found = [
+            replace(one, wanted=4 + chance.choice((-1, 0, 0, 1)), shortfall=chance.uniform(0, 0.1)) for one in found
+        ]
+        before, shares = shares, shared(shares, found, 10, 15.0 * step)
+        assert shares.reason == ""
+        changes += before is not None and before.most != shares.most
+        found = follow(found, shares)
+    assert changes <= 4
+
+
+def test_who_needs_more_gets_room_before_it_asks_again() -> None:
+    before = Shares({"a": 10, "b": 6})
+    found = [claim("a", 2, 2, most=16), claim("b", 8, 6, most=16)]
+    assert shared(before, found, 16, 0.0).most == {"a": 6, "b": 10}
 
 
 def test_what_ends_by_itself_is_given_on_at_once() -> None:
