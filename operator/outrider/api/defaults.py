@@ -82,7 +82,9 @@ class Resolved:
     min_replicas: int
     """The fixed number of replicas where nobody scales; 0 only with ``idle_after_s``."""
     max_replicas: int
-    """`MAX_REPLICAS` for an external autoscaler without a bound."""
+    """Within the budget of GPUs; `MAX_REPLICAS` for an external autoscaler without a bound."""
+    gpu_budget: int | None
+    """GPUs that all replicas may have together."""
     fixed_replicas: int | None
     """The number that the user asked for without an autoscaler; None keeps what runs, or one."""
     scale_down_stabilization_s: int
@@ -114,6 +116,11 @@ class Resolved:
     def autoscaled(self) -> bool:
         """Whether KEDA sets the number of replicas."""
         return self.scaler == "KEDA"
+
+    @property
+    def bounded_by_gpus(self) -> bool:
+        """Whether one replica more would go beyond the budget of GPUs."""
+        return self.gpu_budget is not None and (self.max_replicas + 1) * self.gpus > self.gpu_budget
 
 
 def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATION_S) -> Resolved:
@@ -161,7 +168,8 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         scale_by=(scaling and scaling.scale_by) or "Requests",
         min_replicas=min_replicas,
         fixed_replicas=None if scaling is None or scaling.mode != "Off" else scaling.min_replicas,
-        max_replicas=_max_replicas(scaling, min_replicas),
+        max_replicas=_max_replicas(scaling, min_replicas, gpus),
+        gpu_budget=None if scaling is None else scaling.gpu_budget,
         scale_down_stabilization_s=scale_down_stabilization_s if stabilization_s is None else stabilization_s,
         idle_after_s=None if idle is None else IDLE_AFTER_S if idle.after_seconds is None else idle.after_seconds,
         wake_query=None if idle is None else idle.wake_query,
@@ -189,10 +197,11 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
     )
 
 
-def _max_replicas(scaling: Autoscaling | None, least: int) -> int:
-    if scaling is not None and scaling.max_replicas is not None:
-        return scaling.max_replicas
-    return MAX_REPLICAS if scaling is not None and scaling.mode == "External" else least
+def _max_replicas(scaling: Autoscaling | None, least: int, gpus: int) -> int:
+    if scaling is None:
+        return least
+    most = scaling.max_replicas or (MAX_REPLICAS if scaling.mode == "External" else least)
+    return most if scaling.gpu_budget is None else min(most, scaling.gpu_budget // gpus)
 
 
 def _kind(source: Source | None) -> SourceKind:

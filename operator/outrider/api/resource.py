@@ -117,6 +117,36 @@ _GPU_RULES = (
         ),
     ),
 )
+_REPLICA_GPUS = f"{_GPUS}.orValue({_TENSOR}.orValue(1) * {_COPIES})"
+_LEAST_REPLICAS = (
+    "(has(self.autoscaling.minReplicas) && self.autoscaling.minReplicas > 1 ? self.autoscaling.minReplicas : 1)"
+)
+
+
+def _gpus_for_least(spec: Spec) -> int:
+    """GPUs of the fewest replicas that the service has when it serves."""
+    least = 1 if spec.autoscaling is None else spec.autoscaling.min_replicas or 1
+    return least * (spec.resources.gpus or spec.parallelism.gpus)
+
+
+_BUDGET_RULE = Rule(
+    "!has(self.autoscaling) || !has(self.autoscaling.gpuBudget)"
+    f" || self.autoscaling.gpuBudget >= {_LEAST_REPLICAS} * {_REPLICA_GPUS}",
+    lambda spec: (
+        spec.autoscaling is None
+        or spec.autoscaling.gpu_budget is None
+        or spec.autoscaling.gpu_budget >= _gpus_for_least(spec)
+    ),
+    "autoscaling.gpuBudget must be enough for minReplicas, or one replica, with all of its GPUs: raise it, or lower"
+    " minReplicas or resources.gpus",
+    ".autoscaling.gpuBudget",
+    Values(
+        "autoscaling.gpuBudget %d is below the %d GPUs of minReplicas, or of one replica: raise it, or lower"
+        " minReplicas or resources.gpus",
+        ("self.autoscaling.gpuBudget", f"{_LEAST_REPLICAS} * {_REPLICA_GPUS}"),
+        lambda spec: (spec.autoscaling.gpu_budget, _gpus_for_least(spec)),
+    ),
+)
 _HUB_RULE = Rule(
     "!self.speculation.?draft.?source.?hub.?endpoint.hasValue()"
     " || self.speculation.draft.source.hub.endpoint == self.model.?source.?hub.?endpoint.orValue('')"
@@ -141,7 +171,7 @@ _NAMES_RULE = Rule(
 class Spec(Part):
     """What the user wants."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*_GPU_RULES, _HUB_RULE, _NAMES_RULE)
+    rules: ClassVar[tuple[Rule, ...]] = (*_GPU_RULES, _BUDGET_RULE, _HUB_RULE, _NAMES_RULE)
 
     model: Model
     """The model that is served, for example `{id: meta-llama/Llama-3.1-8B-Instruct, servedName: chat}`."""

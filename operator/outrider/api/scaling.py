@@ -143,6 +143,10 @@ class Autoscaling(Part):
     max_replicas: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Most replicas, 1 to 1000, for example 6; needed with mode KEDA. With External: the most that is recommended, no
     bound when left out."""
+    gpu_budget: Annotated[Int, Field(ge=1, le=16_000)] | None = None
+    """Most GPUs that the replicas may have together, 1 to 16000, for example 8; it bounds the replicas as maxReplicas
+    does, which also counts. No such bound when left out. What several services share belongs into the ResourceQuota
+    of their namespace."""
     scale_down_stabilization_seconds: Annotated[Int, Field(ge=0, le=3600)] | None = None
     """For how long load must stay low before a replica is given up, in seconds, 0 to 3600, for example 600; the
     operator's own setting, 300 unless it was changed, when left out."""

@@ -180,6 +180,11 @@ ADMITTED: dict[str, Body] = {
             {"name": "hour", "query": "hour() > bool 8", "metricType": "Value", "target": 1},
         ]
     },
+    "a budget of GPUs of just the fewest replicas": {
+        "spec.autoscaling": {"minReplicas": 2, "maxReplicas": 6, "gpuBudget": 4},
+        "spec.resources": {},
+        "spec.parallelism": {"tensor": 2},
+    },
     "eight pull secrets": {"spec.engine": {"imagePullSecrets": list("abcdefgh")}},
     "an adapter by the id of a model with another name": {
         "spec.model": {"id": "org/chat", "servedName": "chat"},

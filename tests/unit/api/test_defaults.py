@@ -132,6 +132,24 @@ FIXED_ONE = {"spec.autoscaling": None}
         pytest.param(
             {"spec.autoscaling": {"mode": "Off", "minReplicas": 3}}, "max_replicas", 3, id="Off keeps minReplicas"
         ),
+        pytest.param(
+            {"spec.autoscaling.gpuBudget": 7, "spec.resources.gpus": 2},
+            "max_replicas",
+            3,
+            id="a budget of GPUs bounds the replicas",
+        ),
+        pytest.param(
+            {"spec.autoscaling.gpuBudget": 14, "spec.resources.gpus": 2},
+            "bounded_by_gpus",
+            False,
+            id="and maxReplicas where that is less",
+        ),
+        pytest.param(
+            {"spec.autoscaling": {"mode": "External", "gpuBudget": 7}},
+            "max_replicas",
+            7,
+            id="an external autoscaler's too",
+        ),
         pytest.param({}, "termination_grace_s", 90, id="grace covers pause and drain"),
         pytest.param(
             {"spec.drain": {"preStopSeconds": 0, "shutdownTimeoutSeconds": 600}},
