@@ -24,6 +24,8 @@ from outrider.reconcile.control import ControlPass, every
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.objects import ObjectsPass
 from outrider.reconcile.queue import WorkQueue
+from outrider.reconcile.quotas import PERIODS as QUOTA_PERIODS
+from outrider.reconcile.quotas import QuotaLook
 from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 from outrider.reconcile.resync import EVERY_S as RESYNC_S
 from outrider.reconcile.resync import Resync
@@ -78,12 +80,16 @@ class Operator:
             self._last_pass_s = time.monotonic()
 
         look = ScalingLook(self.registry, kube, self._queue.add)
+        quotas = QuotaLook(self.registry, kube, self.settings.namespaces)
         self._resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
         self._tasks = [
             asyncio.create_task(self._queue.run(), name="objects"),
             asyncio.create_task(every(self.settings.control_period_s, control_pass, self._wake), name="control"),
             asyncio.create_task(
                 every(PERIODS * self.settings.control_period_s, look.run, asyncio.Event()), name="scaling path"
+            ),
+            asyncio.create_task(
+                every(QUOTA_PERIODS * self.settings.control_period_s, quotas.run, asyncio.Event()), name="quotas"
             ),
             asyncio.create_task(every(RESYNC_S, self._resync.run, asyncio.Event()), name="resync"),
         ]

@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     keda_polling_interval_s: int = Field(default=15, ge=1, le=120)
     """How often KEDA asks its queries, seconds: as often as the HPA looks, which is 15 unless kube-controller-manager
     was started with another --horizontal-pod-autoscaler-sync-period."""
+    gpu_settle_s: float = Field(default=600.0, ge=10.0, le=7200.0)
+    """How long a running replica must be needed more by another service under the same GPU quota before it goes, and
+    the time between two, seconds: longer than models take to load."""
     lease_s: int = Field(default=3600, ge=60, le=86400)
     """How long engines keep a delivered schedule without hearing from the operator, seconds."""
     paused: bool = False

@@ -45,6 +45,7 @@ _PLURALS = {
     ("v1", "Event"): "events",
     ("v1", "Namespace"): "namespaces",
     ("v1", "Node"): "nodes",
+    ("v1", "ResourceQuota"): "resourcequotas",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
     ("v1", "Pod"): "pods",
     ("v1", "Secret"): "secrets",

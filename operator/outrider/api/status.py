@@ -85,6 +85,10 @@ class CapacityStatus(Output):
     """Replicas that the present load needs, whatever the bounds say."""
     reason: Sentence | None = None
     """How the number came about."""
+    max_replicas: Int | None = None
+    """Most replicas that the service may have now; missing without an autoscaler."""
+    max_replicas_by: Literal["maxReplicas", "gpuBudget", "ResourceQuota"] | None = None
+    """What says so: a field of spec.autoscaling, or its share of the namespace's ResourceQuota of GPUs."""
 
 
 class Change(Output):

@@ -27,6 +27,7 @@ MANAGER = "outrider-preflight"
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the UID of a resource that is not there yet: children name their owner by it."""
 MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
+_GPUS = "spec.resources.gpus"
 Manifest = dict[str, Any]
 
 
@@ -210,7 +211,7 @@ async def _gpus(kube: Cluster, subject: Subject) -> list[Verdict]:
         int(quantity_value(str(node.get("status", {}).get("allocatable", {}).get(resolved.gpu_resource, "0"))))
         for node in nodes
     ]
-    field, largest = "spec.resources.gpus", max(offered, default=0)
+    field, largest = _GPUS, max(offered, default=0)
     if largest < resolved.gpus:
         text = f"{field} is {resolved.gpus}, and no node"
         text += f" with {selector}" if selector else ""
@@ -225,6 +226,27 @@ async def _gpus(kube: Cluster, subject: Subject) -> list[Verdict]:
             )
         ]
     return [ok(f"room for {room} replicas of {resolved.gpus} {resolved.gpu_resource}, counting GPUs that are in use")]
+
+
+async def _quota(kube: Cluster, subject: Subject) -> list[Verdict]:
+    resolved, scaling = subject.resolved, subject.resource.spec.autoscaling
+    name = f"requests.{resolved.gpu_resource}"
+    if subject.resource.spec.resources.resource_claims:
+        return [ok("no GPU resource is requested")]
+    quotas = await kube.list("v1", "ResourceQuota", subject.resource.namespace)
+    hard = {quota["metadata"]["name"]: (quota.get("spec", {}).get("hard") or {}).get(name) for quota in quotas}
+    allowed = {quota: int(quantity_value(str(number))) for quota, number in hard.items() if number is not None}
+    if not allowed:
+        return [ok(f"no ResourceQuota of the namespace bounds {name}")]
+    least, quota = min((number, quota) for quota, number in allowed.items())
+    wanted = max(1, resolved.min_replicas) * resolved.gpus
+    told = f"ResourceQuota {quota} allows {least} {resolved.gpu_resource}"
+    if wanted > least:
+        field = "spec.autoscaling.minReplicas" if scaling is not None and resolved.min_replicas > 1 else _GPUS
+        text = f"{field}: the fewest replicas need {wanted} GPUs, and {told}: pods beyond it are refused"
+        return [doubt(field, f"{text}; lower minReplicas or spec.resources.gpus, or raise the quota")]
+    room = least // resolved.gpus
+    return [ok(f"{told}, room for {room} replicas, which services of the namespace share; those in use count too")]
 
 
 async def _claim_templates(kube: Cluster, subject: Subject) -> list[Verdict]:
@@ -289,6 +311,13 @@ _OF_SUBJECT: tuple[tuple[str, str, str, str, Look], ...] = (
         "Lower spec.resources.gpus, or select other nodes.",
         "vllm-project/aibrix#617",
         _gpus,
+    ),
+    (
+        "quota-allows",
+        "A ResourceQuota refuses pods beyond its GPUs, and the service never has its fewest replicas.",
+        "Lower minReplicas, or raise the quota.",
+        "docs/decisions/0019-services-share-a-gpu-quota-by-need.md",
+        _quota,
     ),
 )
 

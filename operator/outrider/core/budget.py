@@ -31,8 +31,8 @@ HEADROOM = 4
 """Who needs more than it might have gets a quarter more than it needs, so that a rising load is not followed replica
 by replica."""
 MOST_TURNS = 5
-"""A replica is kept for `SETTLE_S` times two to this power at most, five hours; after four times that without another turn
-its going to and fro is forgotten."""
+"""A replica is kept for `SETTLE_S` times two to this power at most, five hours; after four times that without another
+turn its going to and fro is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,9 @@ def shared(
     # An autoscaler that has not given its replica up yet does not get it back.
     held = {one.name: max(one.least, min(one.held, past.most.get(one.name, one.held))) for one in claims}
     gains = {
-        name: gain for name, gain in past.gains.items() if name in held and now_s < gain.at_s + settle_s * 2 ** (MOST_TURNS + 2)
+        name: gain
+        for name, gain in past.gains.items()
+        if name in held and now_s < gain.at_s + settle_s * 2 ** (MOST_TURNS + 2)
     }
     most = dict(held)
     promised = {name for name, gain in gains.items() if now_s < gain.at_s + settle_s}

@@ -30,10 +30,12 @@ def scaled_object(
     prometheus_url: str,
     polling_s: int,
     stabilization_s: int,
+    most: int | None = None,
 ) -> Manifest:
     """The ScaledObject; ``target`` is in requests in flight per replica, ``prometheus_url`` the store as KEDA reaches
     it, ``polling_s`` the HPA's own period, so that cached values are never older than one decision, ``stabilization_s``
-    the look back before a replica is given up.
+    the look back before a replica is given up, ``most`` the replicas that there may be now, at least 1, where that is
+    less than the resource says.
 
     Targets are whole numbers. The order of triggers is part of the metrics' names and must never change; append only.
     """
@@ -44,7 +46,7 @@ def scaled_object(
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": resource.name},
             "minReplicaCount": settings.min_replicas,
-            "maxReplicaCount": settings.max_replicas,
+            "maxReplicaCount": settings.max_replicas if most is None else most,
             "pollingInterval": polling_s,
             **_rest(settings),
             "advanced": {

@@ -1,6 +1,7 @@
 """The control pass: observe the whole fleet at once, decide for each service, deliver what changed.
 
     one query per family of metrics ─▶ for each service: observe ─▶ decide ─▶ remember ─▶ deliver ─▶ events and status
+                                    └▶ for each namespace with a GPU quota: share it out
 
 A decision is written to the memory document before any engine hears of it. Whoever starts after a crash then finds the
 decision and completes it; the other way round an engine could run a schedule that nobody remembers.
@@ -16,11 +17,11 @@ from outrider import telemetry
 from outrider.core.controller import Outcome, control
 from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
-from outrider.core.target import desired_replicas
 from outrider.errors import MetricsError
-from outrider.reconcile import delivery, edge, events, measures, persistence
+from outrider.reconcile import delivery, demands, edge, events, measures, persistence
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
+from outrider.reconcile.sharing import Sharing
 from outrider.reconcile.status import SOFT_EVERY_S
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class ControlPass:
 
     def __init__(self, registry: Registry, neighbours: Neighbours, reconcile: Callable[[ServiceKey], None]) -> None:
         self._registry, self._neighbours, self._reconcile = registry, neighbours, reconcile
+        self._sharing = Sharing(registry, neighbours.settings.gpu_settle_s, reconcile)
 
     async def run(self) -> None:
         """One pass over all services; never raises for a neighbour's fault."""
@@ -48,6 +50,7 @@ class ControlPass:
         with telemetry.CONTROL_PASS_SECONDS.time():
             series = await self._fetch(now_s)
             await asyncio.gather(*(self._one(service, series, now_s) for service in self._registry))
+            self._sharing.run(now_s)
         telemetry.keep({service.key for service in self._registry})
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
 
@@ -91,7 +94,7 @@ class ControlPass:
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)
         measures.decided(service.key, service.config, window, outcome)
-        telemetry.desire(service.key, _desired(service, window))
+        telemetry.desire(service.key, demands.observe(service, window, now_s))
         await self._carry_out(service, outcome, now_s)
 
     def _observe(
@@ -162,18 +165,6 @@ def _report(service: Service, outcome: Outcome) -> None:
         telemetry.HOLDS.labels(outcome.hold.reason).inc()
     for step in outcome.proposal.steps:
         logger.debug("%s", step, extra=extra)
-
-
-def _desired(service: Service, window: Observation | Missing) -> int | None:
-    """Replicas to ask an autoscaler for; None without data, or where nobody scales."""
-    if service.bounds is None or service.state is None or isinstance(window, Missing):
-        return None
-    unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
-    deployment = service.children.get(f"Deployment/{service.key[1]}")
-    present = len(service.ready_pods) if deployment is None else deployment["spec"].get("replicas", 1)
-    wanted = desired_replicas(window.in_flight, service.state.target, unmeasured=unmeasured, present=present)
-    least, most = service.bounds
-    return min(max(least, wanted), most)
 
 
 def _keys(service: Service) -> dict[str, str | int]:

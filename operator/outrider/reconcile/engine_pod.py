@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,6 +71,10 @@ class EnginePod:
     startup_budget_s: float | None = None
     """What its start-up probe allows; None without one."""
     grace_s: float = 30.0
+    devices: tuple[tuple[str, int], ...] = ()
+    """Extended resources that it holds, such as GPUs, and how many."""
+    priority: int = 0
+    """Of its PriorityClass."""
 
     @classmethod
     def of(cls, body: Manifest) -> EnginePod:
@@ -103,6 +108,8 @@ class EnginePod:
             ready_since_s=_seconds(ready.get("lastTransitionTime")) if ready.get("status") == "True" else None,
             startup_budget_s=_startup_budget(_engine(spec.get("containers", []))),
             grace_s=float(spec.get("terminationGracePeriodSeconds", 30)),
+            devices=_devices(spec),
+            priority=spec.get("priority", 0),
         )
 
     @property
@@ -117,6 +124,15 @@ class EnginePod:
         if self.ending.life == self.served_life or self.container != ENGINE_CONTAINER:
             return False
         return 0 <= self.ending.ran_s - self.startup_budget_s <= self.grace_s + KILL_SLACK_S
+
+
+def _devices(spec: Manifest) -> tuple[tuple[str, int], ...]:
+    held = Counter[str]()
+    for container in spec.get("containers", []):
+        for name, number in container.get("resources", {}).get("limits", {}).items():
+            if "/" in name and str(number).isdigit():  # a whole number, as their limits are
+                held[name] += int(number)
+    return tuple(sorted(held.items()))
 
 
 def _engine(containers: list[Manifest]) -> Manifest:

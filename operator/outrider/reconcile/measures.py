@@ -19,10 +19,10 @@ from outrider.reconcile.registry import ServiceKey
 TPOT, TTFT = ("tpot",), ("ttft",)
 
 
-def asked(key: ServiceKey, resolved: Resolved) -> None:
-    """What the resource asks for."""
+def asked(key: ServiceKey, resolved: Resolved, most: int) -> None:
+    """What the resource asks for, and the most replicas that it may have now."""
     telemetry.GPUS_PER_REPLICA.tell_one(key, resolved.gpus)
-    telemetry.MAX_REPLICAS.tell_one(key, None if resolved.scaler == "Off" else resolved.max_replicas)
+    telemetry.MAX_REPLICAS.tell_one(key, None if resolved.scaler == "Off" else most)
     telemetry.OBJECTIVE_SECONDS.tell(key, {TPOT: resolved.tpot_s, TTFT: resolved.ttft_s})
 
 

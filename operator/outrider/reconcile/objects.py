@@ -36,6 +36,7 @@ from outrider.reconcile import (
     children,
     contention,
     delivery,
+    demands,
     edge,
     effective,
     events,
@@ -90,7 +91,7 @@ class ObjectsPass:
             await status.write(one, status.refused(one, error, generation, now_s), self._neighbours)
             await self._keep_leases(one)
             return
-        one.resource, one.controllable = resource, container.controllable
+        one.resource, one.resolved, one.controllable = resource, resolved, container.controllable
         await self._remember(one, resource, resolved, container)
         keda = resolved.autoscaled and await self._keda(one)
         usable = keda and one.scaling_path.too_old is None
@@ -162,13 +163,13 @@ class ObjectsPass:
     ) -> None:
         settings = self._neighbours.settings
         frozen = settings.paused or resource.spec.paused
-        measures.asked(one.key, resolved)
         one.config = controller_config(resolved, container, period_s=settings.control_period_s, frozen=frozen)
         if not frozen or one.bounds is None:
             one.bounds = None if resolved.scaler == "Off" else (resolved.min_replicas, resolved.max_replicas)
         if one.state is None:
             one.state = await persistence.load(one, one.config, self._neighbours)
             self._decide_soon()
+        measures.asked(one.key, resolved, demands.within_share(one, resolved.max_replicas))
 
     async def _children(
         self,
@@ -207,6 +208,7 @@ class ObjectsPass:
                 prometheus_url=settings.keda_prometheus,
                 polling_s=settings.keda_polling_interval_s,
                 stabilization_s=resolved.scale_down_stabilization_s,
+                most=demands.within_share(one, resolved.max_replicas),
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)
             with contextlib.suppress(NotFound):  # their definition went a moment ago; the next look tells

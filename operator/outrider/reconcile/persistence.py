@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import asdict
+from typing import Any
 
 from outrider.core import memory
+from outrider.core.budget import Gain
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.manifests import config_maps
 from outrider.reconcile import children
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Service
+from outrider.reconcile.share import Share
 
 logger = logging.getLogger(__name__)
 
 
 async def load(service: Service, config: ControllerConfig, neighbours: Neighbours) -> ControllerState:
     """Read what an earlier process remembered; the initial state for a new service or a damaged document."""
-    state = await _read(service, config, neighbours)
+    state, share = await _read(service, config, neighbours)
+    if service.share is None:
+        service.share, service.recorded_share = share, None if share is None else share.most
     # The initial state needs no record: whoever finds none begins with it too.
     service.recorded = (state.generation, state.target)
     return state
 
 
-async def _read(service: Service, config: ControllerConfig, neighbours: Neighbours) -> ControllerState:
+async def _read(
+    service: Service, config: ControllerConfig, neighbours: Neighbours
+) -> tuple[ControllerState, Share | None]:
     namespace, name = service.key
     stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
     if stored is None or not _ours(stored, service):
-        return initial_state(config)
+        return initial_state(config), None
     try:
         document = json.loads(stored.get("data", {}).get(config_maps.MEMORY_KEY, ""))
     except ValueError:
@@ -35,12 +43,15 @@ async def _read(service: Service, config: ControllerConfig, neighbours: Neighbou
     state, fault = memory.from_document(document, config)
     if fault is not None:
         logger.warning("starting afresh: %s", fault, extra={"namespace": namespace, "service": name})
-    return state
+    return state, _share(document.get("share")) if isinstance(document, dict) else None
 
 
 async def record(service: Service, neighbours: Neighbours) -> None:
-    """Write the memory document if it does not hold the present generation and target yet."""
-    if service.state is not None and service.recorded != (service.state.generation, service.state.target):
+    """Write the memory document if it does not hold the present generation, target and share yet."""
+    if service.state is None:
+        return
+    share = None if service.share is None else service.share.most
+    if service.recorded != (service.state.generation, service.state.target) or service.recorded_share != share:
         await save(service, neighbours)
 
 
@@ -54,9 +65,30 @@ async def save(service: Service, neighbours: Neighbours) -> None:
     assert service.state is not None
     assert service.resource is not None
     recorded = (service.state.generation, service.state.target)
-    document = json.dumps(memory.to_document(service.state), separators=(",", ":"))
+    share = service.share
+    parts = memory.to_document(service.state) | ({} if share is None else {"share": _share_document(share)})
+    document = json.dumps(parts, separators=(",", ":"))
     await children.apply(service, config_maps.memory(service.resource, document), neighbours)
     service.saved_s, service.recorded = neighbours.clock(), recorded
+    service.recorded_share = None if share is None else share.most
+
+
+def _share_document(share: Share) -> dict[str, Any]:
+    gain = None if share.gain is None else asdict(share.gain)
+    return {"most": share.most, "disputedSince": share.disputed_since_s, "gain": gain}
+
+
+def _share(document: Any) -> Share | None:
+    """The share that was remembered; None if there was none, or it is damaged: the next pass works out another."""
+    try:
+        since_s, gain = document["disputedSince"], document["gain"]
+        return Share(
+            max(0, int(document["most"])),
+            None if since_s is None else float(since_s),
+            None if gain is None else Gain(float(gain["at_s"]), max(0, int(gain["turns"]))),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _ours(stored: dict[str, object], service: Service) -> bool:

@@ -14,15 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.adapters.kube import FIELD_MANAGER, REPLICAS_MANAGER
+from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.core.controller import Outcome
 from outrider.core.decision import Change
+from outrider.core.demand import Demand
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 from outrider.reconcile import contention
 from outrider.reconcile.contention import Contention
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
+from outrider.reconcile.share import BudgetKey, Quota, Share, Shared
 
 Manifest = Mapping[str, Any]
 ServiceKey = tuple[str, str]
@@ -53,8 +56,16 @@ class Service:
     """Why there are no metrics; None while there are."""
     left_out: tuple[Missing, ...] = ()
     """Why engines with metrics were left out of the last decision."""
+    resolved: Resolved | None = None
+    """The last valid spec, with every default filled in."""
     bounds: tuple[int, int] | None = None
     """Fewest and most replicas that an autoscaler may be asked for; None where nobody scales."""
+    demand: Demand = field(default_factory=Demand)
+    """What its load asked for lately."""
+    share: Share | None = None
+    """Its part of the namespace's GPU quota; None where there is none, or it was not worked out yet."""
+    limited: bool = False
+    """More replicas are wanted than there may be, and that is told."""
     foreign_scalers: tuple[str, ...] = ()
     """Autoscalers of somebody else on our Deployment, as ``kind/name``."""
     contention: Contention = contention.NONE
@@ -68,6 +79,8 @@ class Service:
     """By pod UID: the generation that its engine cannot run, and when it said so; asked again at the renewal's pace."""
     recorded: tuple[int, int] | None = None
     """Generation and target in the memory document: no later generation may reach an engine."""
+    recorded_share: int | None = None
+    """Most replicas of its share, as the memory document has it."""
     unannounced: list[Change] = field(default_factory=list)
     """Changes whose event was not posted yet."""
     controllable: bool = True
@@ -126,6 +139,10 @@ class Registry:
     def __init__(self) -> None:
         self._services: dict[ServiceKey, Service] = {}
         self.scaling_path = UNKNOWN
+        self.quotas: Mapping[BudgetKey, Quota] | None = None
+        """By namespace and GPU resource; None before the first look."""
+        self.shared: dict[BudgetKey, Shared] = {}
+        """What was shared out last, by the same."""
         self._orphans: dict[ServiceKey, dict[str, Manifest]] = {}
 
     def __iter__(self) -> Iterator[Service]:

@@ -34,7 +34,7 @@ from outrider.api.status import (
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
-from outrider.reconcile import conditions, events, measures, scaling_conditions, scaling_path, troubles
+from outrider.reconcile import conditions, demands, events, measures, scaling_conditions, scaling_path, troubles
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -71,7 +71,7 @@ def build(
         ),
         replicas=_replicas(service),
         tuning=_tuning(service, resolved, effective),
-        capacity=_capacity(service),
+        capacity=_capacity(service, resolved),
         history=_history(service),
         effective=effective,
     )
@@ -176,7 +176,8 @@ def _conditions(
     optional = (
         under_way,
         conditions.rollout_progressing(deployment, pods, matters, generation),
-        conditions.capacity_limited(deployment, pods, matters, generation),
+        conditions.capacity_limited(deployment, pods, matters, generation)
+        or demands.limited(service, resolved, generation),
         contended,
     )
     return [*found, *(one for one in optional if one is not None)]
@@ -279,11 +280,12 @@ def _reason(outcome: Outcome | None, *, frozen: bool) -> str | None:
     return f"paused, so nothing changes; found meanwhile: {said}" if frozen else said
 
 
-def _capacity(service: Service) -> CapacityStatus | None:
+def _capacity(service: Service, resolved: Resolved) -> CapacityStatus | None:
     state, outcome = service.state, service.outcome
     if state is None:
         return None
     able = outcome.capacity if outcome else None
+    most, by = (None, None) if resolved.scaler == "Off" else demands.bound(service, resolved)
     load = outcome.in_flight if outcome else None
     return CapacityStatus.model_validate(
         {
@@ -291,6 +293,8 @@ def _capacity(service: Service) -> CapacityStatus | None:
             "limitedBy": able.limited_by if able and able.limited_by != "Default" else None,
             "replicasForLoad": None if load is None else max(1, -(-round(load) // state.target)),
             "reason": able.reason if able else None,
+            "maxReplicas": most,
+            "maxReplicasBy": by,
         }
     )
 

@@ -47,6 +47,7 @@ class TestRequests:
         [
             pytest.param("v1", "Secret", "/api/v1/namespaces/ml/secrets/chat", id="core"),
             pytest.param("v1", "ConfigMap", "/api/v1/namespaces/ml/configmaps/chat", id="core, two words"),
+            pytest.param("v1", "ResourceQuota", "/api/v1/namespaces/ml/resourcequotas/chat", id="quota"),
             pytest.param("apps/v1", "Deployment", "/apis/apps/v1/namespaces/ml/deployments/chat", id="apps"),
             pytest.param(
                 "policy/v1",

@@ -18,6 +18,8 @@ Manifest = dict[str, Any]
 TOKEN = {"spec.model.tokenSecret": {"name": "hub", "key": "token"}}
 CACHE = {"spec.storage": {"modelCache": {"claimName": "weights"}}}
 CLAIMS = {"spec.resources": {"gpus": 1, "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "one-h100"}]}}
+TWO_GPUS = {"spec.resources": {"gpus": 2}}
+QUOTA_OF_8 = {"requests.nvidia.com/gpu": "8"}
 KINDS = {"SpeculativeInferenceService", "ScaledObject", "PodMonitor"}
 
 
@@ -28,11 +30,13 @@ class FakeCluster:
         self,
         *objects: tuple[str, str, Manifest],
         nodes: list[int | None] | None = None,
+        quotas: dict[str, dict[str, str]] | None = None,
         kinds: set[str] = KINDS,
         refusals: dict[str, KubeError] | None = None,
     ) -> None:
         self._objects = {(kind, name): body for kind, name, body in (("Namespace", "ml", {}), *objects)}
         self._nodes = [8, 8] if nodes is None else nodes
+        self._quotas = quotas or {}
         self._kinds, self._refusals = kinds, refusals or {}
         self.sent: list[Manifest] = []
         self.selectors: list[str] = []
@@ -50,6 +54,9 @@ class FakeCluster:
         self, api_version: str, kind: str, namespace: str | None = None, label_selector: str = ""
     ) -> list[Manifest]:
         self._refuse(kind)
+        if kind == "ResourceQuota":
+            assert namespace == "ml"
+            return [{"metadata": {"name": name}, "spec": {"hard": hard}} for name, hard in self._quotas.items()]
         self.selectors.append(label_selector)
         return [
             {"status": {"allocatable": {} if gpus is None else {"nvidia.com/gpu": str(gpus)}}} for gpus in self._nodes
@@ -85,6 +92,7 @@ async def test_a_cluster_that_has_everything() -> None:
             "claims-there",
             "kinds-served",
             "gpus-there",
+            "quota-allows",
         ),
         "ok",
     )
@@ -229,6 +237,24 @@ CASES: list[Any] = [
     ("gpus-there", {"spec.resources": {"gpus": 4}}, {"nodes": [2, 2]}, "refused", "offers more than 2 nvidia.com/gpu"),
     ("gpus-there", {}, {"nodes": []}, "refused", "offers more than 0"),
     ("gpus-there", CLAIMS, {}, "refused", "there is no ResourceClaimTemplate one-h100"),
+    ("quota-allows", {}, {}, "ok", "no ResourceQuota of the namespace bounds requests.nvidia.com/gpu"),
+    ("quota-allows", {}, {"quotas": {"memory": {"requests.memory": "1Ti"}}}, "ok", "no ResourceQuota"),
+    ("quota-allows", CLAIMS, {"quotas": {"team": QUOTA_OF_8}}, "ok", "no GPU resource is requested"),
+    ("quota-allows", TWO_GPUS, {"quotas": {"team": QUOTA_OF_8}}, "ok", "allows 8 nvidia.com/gpu, room for 4 replicas"),
+    (
+        "quota-allows",
+        TWO_GPUS | {"spec.autoscaling.minReplicas": 5},
+        {"quotas": {"team": QUOTA_OF_8, "wide": {"requests.nvidia.com/gpu": "1k"}}},
+        "warning",
+        "spec.autoscaling.minReplicas: the fewest replicas need 10 GPUs, and ResourceQuota team allows 8",
+    ),
+    (
+        "quota-allows",
+        {"spec.resources": {"gpus": 16}},
+        {"quotas": {"team": QUOTA_OF_8}},
+        "warning",
+        "spec.resources.gpus: the fewest replicas need 16 GPUs",
+    ),
     ("gpus-there", CLAIMS, {"objects": [("ResourceClaimTemplate", "one-h100", {})]}, "ok", "is there"),
 ]
 

@@ -100,6 +100,8 @@ class TestContent:
             "limitedBy": "TPOT",
             "replicasForLoad": 3,
             "reason": "at 41 requests a token takes 12.1 ms",
+            "maxReplicas": 6,
+            "maxReplicasBy": "maxReplicas",
         }
 
     @pytest.mark.parametrize(("in_flight", "replicas"), [(0.0, 1), (1.0, 1), (40.0, 1), (41.0, 2), (400.0, 10)])
@@ -122,7 +124,11 @@ class TestContent:
         found = shown(outcome=None)
         assert found["tuning"]["schedule"] == "1-24:5 25-256:1"
         assert found["tuning"]["speculativeTokens"] == 5
-        assert found["capacity"] == {"requestsPerReplica": 40}
+        assert found["capacity"] == {
+            "requestsPerReplica": 40,
+            "maxReplicas": 6,
+            "maxReplicasBy": "maxReplicas",
+        }
 
     def test_history_is_newest_first_in_the_words_of_the_events(self) -> None:
         changes = (

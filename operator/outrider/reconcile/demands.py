@@ -1,0 +1,70 @@
+"""What each service wants of its autoscaler, and the most that it may have: by its own bounds and by its share of the
+namespace's GPUs."""
+
+from __future__ import annotations
+
+from outrider.api.conditions import CAPACITY_LIMITED, Condition, condition
+from outrider.api.defaults import Resolved
+from outrider.core import demand
+from outrider.core.observation import Observation
+from outrider.core.series import Missing
+from outrider.core.target import desired_replicas
+from outrider.core.words import count
+from outrider.reconcile.registry import Service
+
+
+def observe(service: Service, window: Observation | Missing, now_s: float) -> int | None:
+    """Keep what the load of this window needs; returns the replicas to ask an autoscaler for, None without data, or
+    where nobody scales."""
+    resolved = service.resolved
+    if service.bounds is None or service.state is None or resolved is None or isinstance(window, Missing):
+        service.demand = demand.unseen(service.demand, now_s)
+        return None
+    unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
+    deployment = service.children.get(f"Deployment/{service.key[1]}")
+    present = len(service.ready_pods) if deployment is None else deployment["spec"].get("replicas", 1)
+    wanted = desired_replicas(window.in_flight, service.state.target, unmeasured=unmeasured, present=present)
+    short = demand.shortfall(window, resolved.percentile, resolved.tpot_s, resolved.ttft_s)
+    service.demand = demand.seen(service.demand, wanted, short, now_s)
+    least, most = service.bounds
+    return min(max(least, wanted), within_share(service, most))
+
+
+def within_share(service: Service, most: int) -> int:
+    """The most replicas that a service of such an upper bound may have now. One is always allowed: what wakes the first
+    is no number of ours, and the quota itself is enforced."""
+    if service.share is None:
+        return most
+    least = 1 if service.bounds is None else max(1, service.bounds[0])
+    return min(most, max(least, service.share.most))
+
+
+def bound(service: Service, resolved: Resolved) -> tuple[int, str]:
+    """The most replicas that the service may have now, and the field or object that says so."""
+    most = within_share(service, resolved.max_replicas)
+    if most < resolved.max_replicas:
+        return most, "ResourceQuota"
+    return most, "gpuBudget" if resolved.bounded_by_gpus else "maxReplicas"
+
+
+def limited(service: Service, resolved: Resolved, generation: int) -> Condition | None:
+    """Present and True while the load has needed more replicas than the service may have for a minute."""
+    wanted = service.demand.wanted
+    if not service.limited or wanted is None or resolved.scaler == "Off" or not service.ready_pods:
+        return None
+    most, by = bound(service, resolved)
+    if wanted <= most:
+        return None  # the bound was raised a moment ago
+    needs = f"the load needs {count(wanted, 'replica')}, and there may be {most}"
+    if by == "ResourceQuota":
+        assert service.share is not None
+        message = f"{needs} now: {service.share.words}; raise the quota, or lower maxReplicas of another service"
+        return condition(CAPACITY_LIMITED, True, "GPUQuota", message, generation)
+    if by == "gpuBudget":
+        message = (
+            f"{needs} of {count(resolved.gpus, 'GPU')} each within spec.autoscaling.gpuBudget, {resolved.gpu_budget}:"
+            " raise it"
+        )
+        return condition(CAPACITY_LIMITED, True, "GPUBudget", message, generation)
+    message = f"{needs}, by spec.autoscaling.maxReplicas: raise it"
+    return condition(CAPACITY_LIMITED, True, "MaxReplicas", message, generation)
