@@ -1,0 +1,122 @@
+"""Services that want more GPUs than there are: under one quota, and on nodes that are full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.load import Load
+from tests.testbed.numbers import Numbers
+from tests.testbed.service import ServiceView
+
+MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
+SETTLE_S = 20
+"""What is ten minutes in a cluster that one pays for."""
+PASSES_S = 15.0
+"""Some control passes, and looks of the HPA."""
+NAMES = ("chat", "code")
+
+
+@pytest.fixture(scope="module")
+def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """Eight GPUs on two nodes, and Outrider."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, gpus_per_node=4)
+    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
+    operator.install(cluster)
+    operator.start(cluster, {"OUTRIDER_GPU_SETTLE_S": str(SETTLE_S)})
+    yield cluster
+    operator.stop(cluster)
+
+
+@pytest.fixture
+def namespace(outrider: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace whose services give their GPUs back when the test ends."""
+    name = request.node.name.removeprefix("test_")[:50].replace("_", "-").strip("-")
+    outrider.kubectl("create", "namespace", name)
+    yield name
+    outrider.kubectl("delete", "scaledobject,sis,deployment", "--all", "-n", name, "--wait=false")
+
+
+def serve(view: ServiceView, scaling: dict[str, Any]) -> None:
+    """Apply the minimal example under another name and with other bounds."""
+    manifest = yaml.safe_load(MINIMAL.read_text())
+    manifest["metadata"] |= {"namespace": view.namespace, "name": view.name}
+    manifest["spec"]["model"]["servedName"] = view.name
+    manifest["spec"]["autoscaling"] = scaling
+    manifest["spec"]["speculation"]["tuning"] = {"mode": "Observe"}  # the target stays at 32 requests a replica
+    view.apply(manifest)
+
+
+def wanting(replicas: int) -> dict[str, Any]:
+    """Up to eight replicas, and a load elsewhere that wants so many."""
+    query = {"name": "demand", "query": f"vector({replicas})", "metricType": "AverageValue", "target": 1}
+    return {"minReplicas": 1, "maxReplicas": 8, "triggers": [query]}
+
+
+def ready(view: ServiceView, number: int, timeout_s: float = 150) -> None:
+    what = f"{number} engines of {view.name}"
+    view.cluster.wait_until(what, lambda: len(view.ready_addresses()) == number, timeout_s)
+
+
+def most(view: ServiceView) -> int:
+    """The replicas that KEDA may make."""
+    return int(view.get("scaledobject").get("spec", {}).get("maxReplicaCount", 0))
+
+
+def told(view: ServiceView, type_: str) -> str:
+    """What a condition says."""
+    return next((str(one["message"]) for one in view.status()["conditions"] if one["type"] == type_), "")
+
+
+def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
+    """Code has four of six GPUs when chat gets a load for all of them: each ends with three, by one move."""
+    outrider.kubectl("create", "quota", "gpus", "--hard=requests.nvidia.com/gpu=6", "-n", namespace)
+    chat, code = (ServiceView(outrider, namespace, name) for name in NAMES)
+    serve(chat, {"minReplicas": 1, "maxReplicas": 8})
+    serve(code, wanting(4))
+    ready(chat, 1)
+    ready(code, 4)
+    outrider.wait_until("shares of all six", lambda: most(chat) + most(code) == 6, 60)
+    with (
+        Numbers(outrider, namespace, "code") as of_code,
+        Numbers(outrider, namespace, "chat") as of_chat,
+        Load(outrider, namespace, "chat", concurrency=200, acceptance=0.8),
+    ):
+        ready(chat, 3, 180)
+        ready(code, 3, 60)
+        outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "GPUQuota"), 120)
+        assert "ResourceQuota gpus allows 6 nvidia.com/gpu; of the others may have code 3" in told(
+            chat, "CapacityLimited"
+        )
+        assert chat.condition("Ready")[0] == "True"
+        before = [view.get("scaledobject")["metadata"]["generation"] for view in (chat, code)]
+        operator.kill(outrider)
+        operator.start(outrider, {"OUTRIDER_GPU_SETTLE_S": str(SETTLE_S)})
+        time.sleep(PASSES_S)
+        ready(chat, 3)
+        assert [most(chat), most(code)] == [3, 3]
+        assert [view.get("scaledobject")["metadata"]["generation"] for view in (chat, code)] == before
+    assert list(dict.fromkeys(of_code.seen)) == [4, 3], "one replica went, and none came back"
+    assert sorted(of_chat.seen) == of_chat.seen, "chat never gave one up"
+
+
+def test_pods_that_wait_for_a_gpu_hold_nobody_up(outrider: Cluster, namespace: str) -> None:
+    chat, code = (ServiceView(outrider, namespace, name) for name in NAMES)
+    serve(code, wanting(4))
+    ready(code, 4)
+    serve(chat, {"mode": "Off", "minReplicas": 6})
+    ready(chat, 4)
+    outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "NoFreeGPU"), 120)
+    assert chat.condition("Ready")[0] == "True"
+    assert "4 of 6 engines serve" in told(chat, "CapacityLimited")
+    serve(code, wanting(1))
+    ready(code, 3)
+    ready(chat, 5)
