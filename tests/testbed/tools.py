@@ -22,6 +22,7 @@ PROMETHEUS = "prometheus"
 KEDA = "keda"
 ENGINES = "engines"
 PROMTOOL = "promtool"
+HELM = "helm"
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     CONTROL: (),
@@ -30,6 +31,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     KEDA: (KWOK,),  # KEDA only writes an autoscaler; the controllers that come with kwok make replicas of it.
     ENGINES: (KWOK,),  # A simulated engine listens on its pod's address, which kwok gives.
     PROMTOOL: (),  # No process: the program alone, for the tests of rules.
+    HELM: (),  # No process: the program alone, for whoever installs a chart.
 }
 """Every part of a cluster and the parts it cannot do without."""
 
@@ -96,6 +98,7 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool("keda-adapter", KEDA, "keda", "github.com/kedacore/keda/v2/cmd/adapter", 68),
     Tool("promtool", PROMTOOL, "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 30),
+    Tool("helm", HELM, "helm", "helm.sh/helm/v4/cmd/helm", 90),
 )
 """In the order of need: a cluster's first parts are built first."""
 

@@ -72,5 +72,5 @@ def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
 
 def test_tools_come_in_the_order_of_need() -> None:
     assert [tool.name for tool in tools_of([])] == ["etcd", "kube-apiserver", "kubectl"]
-    names = [tool.name for tool in tools_of(["keda", "prometheus"])]
-    assert names == [tool.name for tool in TOOLS if tool.name != "promtool"]
+    names = [tool.name for tool in tools_of(["helm", "keda", "prometheus", "promtool"])]
+    assert names == [tool.name for tool in TOOLS]
