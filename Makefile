@@ -34,7 +34,11 @@ demo: setup ## Run the main job on the local cluster and watch it live
 .PHONY: test
 test: check ## Check everything, then run the tests, those on the local cluster included
 	@# By file: the tests of a module share a cluster. In the order of the folders: those on clusters take longest.
-	$(BIN)/pytest -m "not long and not engine" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term $(TEST_ARGS)
+	@rm -rf build/rights
+	$(BIN)/pytest -m "not long and not engine" -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term \
+	  --record-rights build/rights $(TEST_ARGS)
+	@# Over the whole suite: a part of it cannot use every right.
+	@$(if $(TEST_ARGS),,$(BIN)/python -m tests.testbed.rights build/rights)
 
 .PHONY: test-full
 test-full: test ## The tests, and the long suites that do not fit their time
@@ -78,10 +82,11 @@ generate: setup ## Write generated files anew
 	$(BIN)/python -m outrider.api.crd
 	$(BIN)/python -m outrider.reference
 	$(BIN)/python -m outrider.observability
+	$(BIN)/python -m charts
 
 .PHONY: generate-check
 generate-check: generate
-	@git diff --exit-code --stat -- crds docs/reference charts/outrider/files || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
+	@git diff --exit-code --stat -- crds docs/reference charts deploy || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
 
 .PHONY: requirements
 requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index

@@ -54,6 +54,8 @@ def apiserver(layout: Layout) -> list[str | Path]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--authorization-mode=RBAC",
+        # As on OpenShift and hardened clusters: who makes an owner reference that blocks deletion needs a right for it.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged",
         "--profiling=false",
         f"--requestheader-client-ca-file={certificates.front_authority}",

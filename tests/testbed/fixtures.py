@@ -15,13 +15,15 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.testbed import rights
 from tests.testbed.build import BuildEvent, ensure_tools
 from tests.testbed.cluster import Cluster
+from tests.testbed.helm import Helm
 from tests.testbed.progress import build_line, duration
-from tests.testbed.tools import ENGINES, KEDA, KWOK, PROMETHEUS, PROMTOOL
+from tests.testbed.tools import ENGINES, HELM, KEDA, KWOK, PROMETHEUS, PROMTOOL
 
 _STARTED = pytest.StashKey[list[tuple[Cluster, float]]]()
-_FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster", "promtool"})
+_FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster", "helm", "promtool"})
 
 
 class StartCluster(Protocol):
@@ -34,12 +36,14 @@ class StartCluster(Protocol):
 def start_cluster(request: pytest.FixtureRequest) -> Iterator[StartCluster]:
     """Starts clusters that end with the session, for tests that need their own: other options, or faults put in."""
     started = request.config.stash.setdefault(_STARTED, [])
-    show = _shower(request.config)
+    show, folder = _shower(request.config), request.config.getoption("--record-rights")
     with contextlib.ExitStack() as endings:
 
         def start(parts: Iterable[str] = (), **options: Any) -> Cluster:
             cluster = Cluster(parts, report=show, **options)
             began = time.monotonic()
+            if folder is not None:  # once the cluster has ended, and with it its log
+                endings.callback(rights.record, cluster.logs, folder)
             endings.enter_context(cluster)
             started.append((cluster, time.monotonic() - began))
             return cluster
@@ -63,6 +67,18 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 def promtool(request: pytest.FixtureRequest) -> Path:
     """Prometheus' tool that checks and tests rules."""
     return ensure_tools({PROMTOOL}, _shower(request.config))[PROMTOOL]
+
+
+@pytest.fixture(scope="session")
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, on no cluster."""
+    tools = ensure_tools({HELM}, _shower(request.config))
+    return Helm(tools["helm"], tmp_path_factory.mktemp("helm"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See `tests.testbed.rights`."""
+    parser.addoption("--record-rights", type=Path, metavar="FOLDER", help="leave there what the operator asked for")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,1 @@
+"""What is handed to others: the chart, images, and the files made of them."""
