@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +13,13 @@ from prometheus_client import start_http_server
 from pydantic import ValidationError
 
 from outrider import handlers, telemetry
+from outrider.adapters.kube import Kube
+from outrider.reconcile import definition
 from outrider.settings import Settings, described, example, variable
 
-EXIT_SETTINGS = 2
+logger = logging.getLogger(__name__)
+
+EXIT_SETTINGS, EXIT_DEFINITION = 2, 3
 
 
 HELP = "Run the operator until it is stopped. Settings come from the environment:\n\n" + "\n\n".join(described())
@@ -35,6 +40,7 @@ def run() -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    await _examine_definition()
     probe = f"http://{settings.bind_address}:{settings.health_port}/healthz" if settings.health_port else None
     await kopf.operator(
         registry=handlers.register(handlers.Operator(settings)),
@@ -42,6 +48,18 @@ async def _serve(settings: Settings) -> None:
         namespaces=settings.namespaces,
         liveness_endpoint=probe,
     )
+
+
+async def _examine_definition() -> None:
+    """End before anything is written when the cluster's definition of the resource is not for this version."""
+    kube = await Kube.connect()
+    try:
+        fault = await definition.fault(kube)
+    finally:
+        await kube.close()
+    if fault is not None:
+        logger.critical("%s", fault, extra={"reason": "DefinitionTooOld"})
+        raise typer.Exit(EXIT_DEFINITION)
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
