@@ -1,0 +1,190 @@
+"""Outrider under a GitOps tool: all manifests forced on the API server again and again while K and target move.
+
+The tool is `kubectl apply --server-side --force-conflicts` under a field manager of its own, which is what a sync of
+Argo CD with ServerSideApply and a reconciliation of Flux send; `kubectl diff` in the same form is what they compare by.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+import yaml
+
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.load import Load
+from tests.testbed.service import PATHS, ServiceView
+from tests.testbed.state import read_state
+from tests.testbed.test_operator import example
+from tests.unit.gitops.health import PAGE, ROOT, argo_cd
+
+TOOL = "argocd-controller"
+TRACKING = {"argocd.argoproj.io/tracking-id": "llm:serving.outrider.dev/SpeculativeInferenceService:synced/chat"}
+INSTANCE = {"app.kubernetes.io/instance": "llm", "kustomize.toolkit.fluxcd.io/name": "llm"}
+INSTALLED = ("crds", "deploy")
+OURS = ("serving.outrider.dev/", "app.kubernetes.io/component", "app.kubernetes.io/managed-by")
+WRITTEN_BY_OTHERS = (
+    "kubectl.kubernetes.io/",
+    "deployment.kubernetes.io/",
+    "pod-template-hash",
+    "scaledobject.keda.sh/",
+)
+"""What Kubernetes and KEDA put on objects that they keep up."""
+
+
+def manifest() -> dict[str, Any]:
+    """The resource as it stands in Git, with what the tools write on it to know it again."""
+    body = example("synced", autoscaling={"minReplicas": 2, "maxReplicas": 2})
+    body["metadata"] |= {"labels": INSTANCE, "annotations": TRACKING}
+    return body
+
+
+def sync(cluster: Cluster, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """One sync, or one comparison, of manifests by force."""
+    by_force = ("--server-side", "--force-conflicts", f"--field-manager={TOOL}")
+    return cluster.kubectl(*arguments, *by_force, **options)
+
+
+class Tool:
+    """Syncs everything without a pause, in a thread of its own; use it as a context manager."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._stop = cluster, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gitops", daemon=True)
+        self.syncs = 0
+        self.faults: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=60)
+
+    def _run(self) -> None:
+        text = yaml.safe_dump(manifest())
+        folders = [argument for folder in INSTALLED for argument in ("-f", str(ROOT / folder))]
+        while not self._stop.wait(0.5):
+            done = [sync(self._cluster, "apply", "-f", "-", input=text, check=False)]
+            if self.syncs % 5 == 0:
+                done.append(sync(self._cluster, "apply", *folders, check=False))
+            self.faults += [one.stderr for one in done if one.returncode]
+            self.syncs += 1
+
+
+@pytest.fixture(scope="module")
+def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """A cluster on which the tool has installed Outrider."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
+    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
+    for folder in INSTALLED:
+        sync(cluster, "apply", "-f", str(ROOT / folder))
+    operator.install(cluster)
+    operator.start(cluster)
+    cluster.kubectl("create", "namespace", "synced")
+    yield cluster
+    operator.stop(cluster)
+
+
+@pytest.fixture(scope="module")
+def view(outrider: Cluster) -> ServiceView:
+    """The service, synced once, with both its engines ready."""
+    view = ServiceView(outrider, "synced", "chat")
+    sync(outrider, "apply", "-f", "-", input=yaml.safe_dump(manifest()))
+    outrider.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 60)
+    return view
+
+
+def owners(body: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Who owns what of an object, by manager and subresource."""
+    return {
+        (entry["manager"], entry.get("subresource", "")): entry["fieldsV1"]
+        for entry in body["metadata"].get("managedFields", [])
+    }
+
+
+def installed(cluster: Cluster) -> dict[str, str]:
+    """Versions of the definition and the rights: they change with every write, whoever writes."""
+    kinds = "crd/speculativeinferenceservices.serving.outrider.dev,clusterrole/outrider,clusterrolebinding/outrider"
+    found = cluster.kubectl("get", *kinds.split(","), "-o", "yaml").stdout
+    return {
+        f"{body['kind']}/{body['metadata']['name']}": body["metadata"]["resourceVersion"]
+        for body in yaml.safe_load(found)["items"]
+    }
+
+
+def test_syncs_by_force_all_through_tuning_find_nothing_to_change_and_disturb_nothing(
+    outrider: Cluster, view: ServiceView
+) -> None:
+    before, pods, target = view.resource(), {pod["metadata"]["uid"] for pod in view.pods()}, view.target()
+    deployment, setup = view.get("deployment")["metadata"], installed(outrider)
+    with Tool(outrider) as tool, Load(outrider, "synced", "chat", concurrency=64, acceptance=0.85) as load:
+        outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 4, 60)
+        load.acceptance = 0.2
+        outrider.wait_until("short drafts", lambda: view.status()["tuning"]["speculativeTokens"] <= 1, 90)
+        outrider.wait_until("another target", lambda: view.target() != target, 120)
+        assert view.condition("Ready")[0] == "True"
+    assert tool.faults == []
+    assert tool.syncs > 10
+    assert load.outcomes.keys() == {"200"}
+
+    after = view.resource()
+    assert (after["metadata"]["generation"], before["metadata"]["generation"]) == (1, 1)
+    assert after["spec"] == before["spec"] == manifest()["spec"]
+    assert (after["metadata"]["labels"], after["metadata"]["annotations"]) == (INSTANCE, TRACKING)
+    assert owners(after)[(TOOL, "")] == owners(before)[(TOOL, "")]
+    assert {owner for owner in owners(after) if owner[0] != TOOL} == {("outrider", "status")}
+    assert set(owners(after)[("outrider", "status")]) == {"f:status"}
+    assert sync(outrider, "diff", "-f", "-", input=yaml.safe_dump(manifest()), check=False).stdout == ""
+
+    assert {pod["metadata"]["uid"] for pod in view.pods()} == pods
+    assert view.get("deployment")["metadata"]["generation"] == deployment["generation"]
+    assert installed(outrider) == setup
+
+
+def test_children_bear_our_labels_and_none_of_the_tools(view: ServiceView) -> None:
+    children = [body for kind in PATHS if kind not in ("sis", "pod", "replicaset", "hpa") for body in view.list(kind)]
+    assert len(children) >= 8
+    for body in children:
+        found = [*body["metadata"].get("labels", {}), *body["metadata"].get("annotations", {})]
+        foreign = [name for name in found if not name.startswith((*OURS, *WRITTEN_BY_OTHERS))]
+        assert foreign == [], body["metadata"]["name"]
+        assert TOOL not in {manager for manager, _ in owners(body)}
+
+
+def test_what_runs_is_healthy_for_argo_cd(outrider: Cluster, view: ServiceView) -> None:
+    pytest.importorskip("lupa", reason="lupa (a Lua interpreter) is not installed: `make setup`")
+    outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
+    assert argo_cd(view.resource())[0] == "Healthy"
+
+
+def test_the_command_of_the_page_teaches_argo_cd_and_leaves_its_other_settings(outrider: Cluster) -> None:
+    outrider.kubectl("create", "namespace", "argocd")
+    outrider.kubectl("create", "configmap", "argocd-cm", "-n", "argocd", "--from-literal=url=https://cd.example.com")
+    command = next(
+        block.split("```")[0]
+        for block in PAGE.read_text(encoding="utf-8").split("```sh\n")[1:]
+        if "argocd-cm" in block.split("```")[0]
+    )
+    state = read_state(outrider.run_dir)
+    assert state is not None
+    environment = os.environ | {
+        "KUBECONFIG": str(outrider.kubeconfig),
+        "PATH": f"{Path(state.kubectl).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=environment, check=True, timeout=60)
+    found = yaml.safe_load(outrider.kubectl("get", "configmap", "argocd-cm", "-n", "argocd", "-o", "yaml").stdout)
+    key = "resource.customizations.health.serving.outrider.dev_SpeculativeInferenceService"
+    assert found["data"].keys() == {"url", key}
+    assert "mends_itself" in found["data"][key]
