@@ -169,6 +169,18 @@ def test_what_runs_is_healthy_for_argo_cd(outrider: Cluster, view: ServiceView) 
     assert argo_cd(view.resource())[0] == "Healthy"
 
 
+def test_the_kustomization_is_what_is_installed_and_nothing_else(outrider: Cluster) -> None:
+    rendered = list(yaml.safe_load_all(outrider.kubectl("kustomize", str(ROOT)).stdout))
+    files = [path for folder in INSTALLED for path in (ROOT / folder).glob("*.yaml")]
+    written = [body for path in files for body in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+    assert sorted(map(key, rendered)) == sorted(map(key, written))
+    assert all(body in written for body in rendered)
+
+
+def key(body: dict[str, Any]) -> str:
+    return f"{body['kind']}/{body['metadata']['name']}"
+
+
 def test_the_command_of_the_page_teaches_argo_cd_and_leaves_its_other_settings(outrider: Cluster) -> None:
     outrider.kubectl("create", "namespace", "argocd")
     outrider.kubectl("create", "configmap", "argocd-cm", "-n", "argocd", "--from-literal=url=https://cd.example.com")
