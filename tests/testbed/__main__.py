@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -110,6 +111,16 @@ def kubeconfig(options: argparse.Namespace) -> int:
     return 0
 
 
+def env(options: argparse.Namespace) -> int:
+    """Print what a shell needs to know of a cluster, for `eval`."""
+    state = _running(options.name)
+    print(f"export KUBECONFIG={shlex.quote(state.kubeconfig)}")
+    print(f"export PATH={shlex.quote(str(Path(state.kubectl).parent))}:$PATH")
+    if state.prometheus_url:
+        print(f"export OUTRIDER_PROMETHEUS_URL={shlex.quote(state.prometheus_url)}")
+    return 0
+
+
 def build(options: argparse.Namespace) -> int:
     """Build what a cluster needs."""
     began = time.monotonic()
@@ -200,6 +211,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("kubeconfig", help="print the path of the kubeconfig", description=kubeconfig.__doc__)
     _add_name(command)
     command.set_defaults(run=kubeconfig)
+
+    command = commands.add_parser("env", help='print exports for a shell: eval "$(...)"', description=env.__doc__)
+    _add_name(command)
+    command.set_defaults(run=env)
 
     command = commands.add_parser("build", help="build the tools, without a start", description=build.__doc__)
     _add_parts(command)
