@@ -96,6 +96,16 @@ requirements: setup ## Lock the dependencies anew, with hashes and without the a
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --no-emit-index-url --no-emit-find-links --extra operator --constraint requirements/dev.txt \
 	  --output-file requirements/operator.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links --output-file requirements/docs.txt requirements/docs.in
+
+.PHONY: docs
+docs: ## Build the documentation into site/; a link that leads nowhere ends it
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; Outrider is built with Python 3.11" >&2; exit 1; }
+	@cmp -s requirements/docs.txt .venv-docs/installed.txt || { echo "setting up .venv-docs ..." && $(PYTHON) -m venv --clear .venv-docs \
+	  && .venv-docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt \
+	  && cp requirements/docs.txt .venv-docs/installed.txt; }
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 .PHONY: bench
 bench: setup ## Time what is worth timing
@@ -111,4 +121,4 @@ bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUI
 
 .PHONY: clean
 clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
-	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf build dist site $(VENV) .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SKIPPED = {".venv", ".git", "build", "dist", "node_modules", "site", ".hypothesis", ".mypy_cache", ".pytest_cache"}
+SKIPPED = {"build", "dist", "site"}
+"""Folders of what is built; those whose name begins with a dot are skipped as well."""
 _FENCE = re.compile(r"^( *)(```+|~~~+) *([\w-]*)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 
@@ -27,7 +28,11 @@ class Block:
 def pages() -> list[Path]:
     """Every Markdown file of the project, in order of path."""
     found = ROOT.rglob("*.md")
-    return sorted(path for path in found if not SKIPPED & set(path.relative_to(ROOT).parts))
+    return sorted(path for path in found if not any(map(_skipped, path.relative_to(ROOT).parts)))
+
+
+def _skipped(part: str) -> bool:
+    return part in SKIPPED or part.startswith(".")
 
 
 def blocks(text: str) -> Iterator[Block]:
