@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
 from outrider.core import acceptance, exploration, guards, latency, learning, verification
 from outrider.core import target as targets
 from outrider.core.acceptance import MIN_DRAFTS, Estimate
-from outrider.core.capacity import UNKNOWN, Capacity, capacity
+from outrider.core.capacity import UNKNOWN, Capacity, capacity, least_replicas
 from outrider.core.decision import Change, Hold, Proposal
 from outrider.core.guards import Facts
 from outrider.core.objective import Yield
@@ -74,6 +75,8 @@ class Outcome:
     """Requests running or waiting; None without metrics."""
     account: StepAccount | None = None
     """Of the time since the last pass; None without decode steps, or before any were learnt from."""
+    least_replicas: int = 0
+    """One fewer would not bear the load of the last minutes: what runs up to this number stays. 0: not known."""
 
     @property
     def hold(self) -> Hold | None:
@@ -101,6 +104,7 @@ def control(
     state, bounds_change = _within_bounds(config, state, now_s)
     since_s = state.learned_until_s
     found = _account(config, state, increment)
+    state = learning.follow_load(config, state, window, increment)
     lesson = learning.learn(config, state, increment)
     state, predicted = lesson.state, lesson.predicted
     if since_s is not None and state.learned_until_s is not None:
@@ -123,7 +127,8 @@ def control(
     changes = tuple(change for change in moved if change is not None)
     lasting = [change for change in reversed(changes) if change.kind != "Probe"]
     state = replace(state, history=(*lasting, *state.history)[:HISTORY])
-    return replace(_outcome(state, proposal, able, changes, window), account=found)
+    outcome = _outcome(state, proposal, able, changes, window)
+    return replace(outcome, account=found, least_replicas=_least(state, predicted))
 
 
 def _account(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> StepAccount | None:
@@ -216,6 +221,23 @@ def _capacity(
         measured_batch=largest_batch(state),
         kv_cache_tokens=min(kv_tokens) if kv_tokens else None,
         tokens_per_request=learning.tokens_per_request(window),
+        ttft_objective_s=config.ttft_objective_s,
+        first_token=state.first_token,
+        rise=state.bursts.rise(max(0.0, NormalDist().inv_cdf(config.percentile))),
+    )
+
+
+def _least(state: ControllerState, predicted: Yield | None) -> int:
+    """Replicas below which the load of the last minutes would not be borne with the target on each; 0: not known."""
+    if predicted is None:
+        return 0
+    sizes = np.arange(1, predicted.max_batch_size + 1)
+    tpot_s = predicted.under(state.schedule if state.probe is None else state.probe.before)
+    return least_replicas(
+        state.bursts.recent.load_tps,
+        tpot_s + (sizes - 1) * predicted.prefill_s,
+        state.target,
+        measured_batch=largest_batch(state),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from outrider.core import acceptance, latency, objective
+from outrider.core import acceptance, bursts, first_token, latency, objective
 from outrider.core.acceptance import MIN_DRAFTS
 from outrider.core.latency import LatencyModel
 from outrider.core.objective import Yield
@@ -12,6 +12,10 @@ from outrider.core.observation import Observation
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState, Fitted
 from outrider.core.step_time_shift import StepTimeShift
+
+OVERLOAD = 1.1
+"""Engines with more than their target, and the HPA's tolerance, wait for replicas: what first tokens take then says
+nothing of the load that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,28 @@ def learn(config: ControllerConfig, state: ControllerState, increment: Observati
         if earlier is not None:
             watched, shift = latency.look(state.latency, earlier, increment.cells)
             state = replace(state, latency=watched)
-    state, model = _fit(config, _count(state, increment, elapsed_s))
+    state, model = _fit(config, _count(config, state, increment, elapsed_s))
     overhead_s = _overhead_s(state, model)
     if model is not None and overhead_s is not None:
         state = _learn_spread(config, state, model, increment, elapsed_s, overhead_s)
     return Lesson(state, _predict(config, state, model, overhead_s), shift)
+
+
+def follow_load(
+    config: ControllerConfig, state: ControllerState, window: Observation | Missing, increment: Observation | Missing
+) -> ControllerState:
+    """Take in the load since the last pass, before `learn` does.
+
+    Not while engines are missing that cannot be read, or are too new to learn from: they would pass for a fall of the
+    load, and then for a burst.
+    """
+    if isinstance(window, Missing) or isinstance(increment, Missing):
+        return state
+    again = state.learned_until_s is not None and increment.until_s <= state.learned_until_s
+    if again or increment.left_out or len(increment.engines) < len(window.engines):
+        return state
+    peak = bursts.Peak(increment.generation_tokens / increment.seconds, increment.in_flight)
+    return replace(state, bursts=bursts.update(state.bursts, peak, increment.until_s, config.lead_s))
 
 
 def _fit(config: ControllerConfig, state: ControllerState) -> tuple[ControllerState, LatencyModel | None]:
@@ -54,7 +75,9 @@ def _fit(config: ControllerConfig, state: ControllerState) -> tuple[ControllerSt
     return replace(state, fitted=Fitted(cells, config.capture_size, model)), model
 
 
-def _count(state: ControllerState, increment: Observation, elapsed_s: float) -> ControllerState:
+def _count(
+    config: ControllerConfig, state: ControllerState, increment: Observation, elapsed_s: float
+) -> ControllerState:
     accepted, jumped = acceptance.update(
         state.acceptance, increment.drafted_per_pos, increment.accepted_per_pos, elapsed_s
     )
@@ -66,10 +89,15 @@ def _count(state: ControllerState, increment: Observation, elapsed_s: float) -> 
         context_tokens=tokens_per_request(increment),
     )
     many = increment.num_drafts >= MIN_DRAFTS / 4
+    each = increment.in_flight / len(increment.engines)
+    asked = each <= OVERLOAD * state.target
     return replace(
         state,
         acceptance=accepted,
         latency=timed,
+        first_token=first_token.update(state.first_token, increment.ttft, config.percentile, each, elapsed_s)
+        if asked
+        else state.first_token,
         learned_until_s=increment.until_s,
         drafts_seen_s=increment.until_s if many else state.drafts_seen_s,
         jumped_s=increment.until_s if jumped else state.jumped_s,

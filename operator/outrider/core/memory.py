@@ -12,7 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from outrider.core import acceptance_document, latency_document
+from outrider.core.bursts import Bursts, Peak
 from outrider.core.decision import Change
+from outrider.core.first_token import FirstToken
 from outrider.core.schedule import Schedule, parse_rows
 from outrider.core.state import HISTORY, Bar, ControllerConfig, ControllerState, Probe, Trial, initial_state
 
@@ -30,6 +32,8 @@ def to_document(state: ControllerState) -> dict[str, Any]:
         "generation": state.generation,
         "acceptance": acceptance_document.to_document(state.acceptance),
         **latency_document.to_document(state.latency),
+        "bursts": _bursts(state.bursts),
+        "firstToken": [round(value, 5) for value in state.first_token.sums],
         "learnedUntil": state.learned_until_s,
         "draftsSeen": state.drafts_seen_s,
         "jumped": state.jumped_s,
@@ -65,6 +69,8 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         generation=int(document["generation"]),
         acceptance=acceptance_document.from_document(document["acceptance"]),
         latency=latency_document.from_document(document),
+        bursts=_read_bursts(document.get("bursts")),
+        first_token=_first_token(document.get("firstToken")),
         learned_until_s=_optional(document["learnedUntil"]),
         drafts_seen_s=_optional(document["draftsSeen"]),
         jumped_s=_optional(document["jumped"]),
@@ -78,6 +84,27 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         target_changed_s=_optional(document["targetChanged"]),
         history=tuple(Change(**change) for change in document["history"])[:HISTORY],
     )
+
+
+def _bursts(state: Bursts) -> list[float | None]:
+    peaks = (one for peak in (state.highest, state.before) for one in (peak.load_tps, peak.in_flight))
+    return [state.since_s, *(round(one, 3) for one in peaks), round(state.squares, 6), round(state.times, 4)]
+
+
+def _read_bursts(values: Any) -> Bursts:
+    if values is None:
+        return Bursts()
+    since_s, *numbers = values
+    tps, in_flight, tps_before, in_flight_before, squares, times = (float(one) for one in numbers)
+    peaks = (Peak(tps, in_flight), Peak(tps_before, in_flight_before))
+    return Bursts(_optional(since_s), *peaks, squares, times)
+
+
+def _first_token(sums: Any) -> FirstToken:
+    if sums is None:
+        return FirstToken()
+    first, load, time, square, product = (float(value) for value in sums)
+    return FirstToken((first, load, time, square, product))
 
 
 def _schedule(rows: Any) -> Schedule:

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from outrider.core.acceptance import AcceptanceState
+from outrider.core.bursts import Bursts
 from outrider.core.capacity import DEFAULT_REQUESTS_PER_REPLICA
 from outrider.core.decision import Change
+from outrider.core.first_token import FirstToken
 from outrider.core.latency import LatencyModel, LatencyState
 from outrider.core.schedule import Schedule
 from outrider.core.step_cells import Cell, CellKey
 
 HISTORY = 5
 """Changes kept for status and memory."""
+DEFAULT_LEAD_S = 120.0
+"""The autoscaler's poll, and a start from warm caches, where no start was measured."""
 START_CREDIT_S = 4.0
 """What a new service may spend on probes at once, in seconds of its goodput: four or five of them, enough to find its K
 in the first minutes."""
@@ -42,6 +46,9 @@ class ControllerConfig:
     period_s: float
     frozen: bool = False
     """Keep everything as it is, and go on observing and explaining."""
+    ttft_objective_s: float | None = None
+    lead_s: float = DEFAULT_LEAD_S
+    """From a load that needs another replica to that replica's first answer."""
 
     @property
     def allowed(self) -> tuple[int, ...]:
@@ -107,6 +114,8 @@ class ControllerState:
     generation: int = 1
     acceptance: AcceptanceState = field(default_factory=AcceptanceState)
     latency: LatencyState = field(default_factory=LatencyState)
+    bursts: Bursts = field(default_factory=Bursts)
+    first_token: FirstToken = field(default_factory=FirstToken)
     learned_until_s: float | None = None
     """End of the last window that the estimates contain."""
     drafts_seen_s: float | None = None

@@ -13,7 +13,10 @@ from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 
 TARGET_DEAD_BAND = 0.1
-"""The HPA's own tolerance: a smaller move of the target would not move a replica."""
+"""The HPA's own tolerance: a smaller fall of the target would not move a replica."""
+RISE_DEAD_BAND = 0.25
+"""A rise must be worth more: under constant load the capacity wavers by a sixth from hour to hour, and a target that
+followed it both ways would never rest."""
 TARGET_DWELL_S = 120.0
 """Between two patches of the target: KEDA rebuilds its scalers on each, and a replica takes minutes to answer."""
 APART_S = 60.0
@@ -66,8 +69,14 @@ def judge(
         return Target(
             before, f"held at {before}: requests wait or miss the objective, and {after} would give replicas up"
         )
+    if after == before:
+        return Target(before, why)
     if abs(after - before) < TARGET_DEAD_BAND * before:
-        return Target(before, why if after == before else f"held at {before}: {after} is within a tenth of it")
+        return Target(before, f"held at {before}: {after} is within a tenth of it")
+    if before * (1.0 - URGENT_FALL) < after < before and not _matters(state, before, after):
+        return Target(before, f"held at {before}: {after} asks for as many replicas")
+    if 0 < after - before < RISE_DEAD_BAND * before:
+        return Target(before, f"held at {before}: a rise to {after} is less than a quarter")
     urgent = after <= before * (1.0 - URGENT_FALL) and window.in_flight > after * len(window.engines)
     waits = (
         ((state.target_changed_s, URGENT_DWELL_S),)
@@ -88,14 +97,23 @@ def replicas_for(load: float, target: int) -> int:
     return -(-max(1, round(load)) // target) if load > 0 else 0
 
 
-def desired_replicas(load: float, target: int, *, unmeasured: int, present: int) -> int:
+def desired_replicas(load: float, target: int, *, unmeasured: int, present: int, least: int = 0) -> int:
     """Replicas to ask for when ``unmeasured`` of the ``present`` ones do not report.
 
     As with the HPA, those count as idle for a rise and as carrying their target for a fall: a replica that has just
     started does not call for more, and one that Prometheus lost does not send others away.
+
+    Of those that run, ``least`` stay: fewer would not bear the load (`outrider.core.capacity.least_replicas`), and the
+    one that went would have to come back.
     """
-    least, most = replicas_for(load, target), replicas_for(load + unmeasured * target, target)
-    return min(max(present, least), most)
+    fewest, most = replicas_for(load, target), replicas_for(load + unmeasured * target, target)
+    return max(min(max(present, fewest), most), min(present, least))
+
+
+def _matters(state: ControllerState, before: int, after: int) -> bool:
+    """Whether the highest load of the last minutes needs other replicas by one target than by the other."""
+    load = state.bursts.recent.in_flight
+    return replicas_for(load, before) != replicas_for(load, after)
 
 
 def strained(config: ControllerConfig, window: Observation) -> bool:

@@ -23,4 +23,5 @@ def controller_config(
         percentile=resolved.percentile,
         period_s=period_s,
         frozen=frozen,
+        ttft_objective_s=resolved.ttft_s,
     )

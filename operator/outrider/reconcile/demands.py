@@ -23,7 +23,13 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
     unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
     deployment = service.children.get(f"Deployment/{service.key[1]}")
     present = len(service.ready_pods) if deployment is None else deployment["spec"].get("replicas", 1)
-    wanted = desired_replicas(window.in_flight, service.state.target, unmeasured=unmeasured, present=present)
+    wanted = desired_replicas(
+        window.in_flight,
+        service.state.target,
+        unmeasured=unmeasured,
+        present=present,
+        least=0 if service.outcome is None else service.outcome.least_replicas,
+    )
     short = demand.shortfall(window, resolved.percentile, resolved.tpot_s, resolved.ttft_s)
     service.demand = demand.seen(service.demand, wanted, short, now_s)
     least, most = service.bounds

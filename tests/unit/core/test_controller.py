@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.core.controller import control
 from outrider.core.exploration import MAX_PERIODS
-from outrider.core.observation import Observation
+from outrider.core.observation import Histogram, Observation
 from outrider.core.schedule import parse_text
 from outrider.core.series import Missing
 from outrider.core.state import START_CREDIT_S, ControllerConfig, ControllerState, initial_state
@@ -93,9 +93,41 @@ def test_the_target_waits_for_the_schedule_and_then_for_itself() -> None:
     assert run(moved.state, observation(since=175, until=190), 190.0, mode="Fixed").state.target > moved.state.target
 
 
+FIRST_TOKENS = Histogram(200.0, 200.0, ((0.9, 0.0), (1.1, 200.0), (float("inf"), 200.0)))
+
+
+def test_first_tokens_that_come_late_limit_the_target_and_the_pass_says_so() -> None:
+    seen = replace(observation(), ttft=FIRST_TOKENS)
+    outcome = run(learnt(schedule_changed_s=-600.0), seen, mode="Fixed", ttft_objective_s=1.0)
+    assert outcome.capacity.limited_by == "TTFT"
+    assert outcome.capacity.reason.startswith("with 26 requests in flight the first token takes the 1000 ms allowed")
+
+
+def test_first_tokens_under_more_load_than_was_asked_for_teach_nothing() -> None:
+    late = replace(observation(), ttft=FIRST_TOKENS)
+    assert run(learnt(target=32), late, mode="Fixed").state.first_token.known
+    assert not run(learnt(target=16), late, mode="Fixed").state.first_token.known
+
+
+def test_the_load_is_followed_while_all_engines_can_be_read() -> None:
+    seen = observation()
+    assert run(learnt(), seen).state.bursts.highest.load_tps == pytest.approx(seen.generation_tokens / 15.0)
+    partly = replace(observation(tokens_factor=0.5), left_out=(GONE,))
+    assert run(learnt(), partly).state.bursts == learnt().bursts
+    two = replace(seen, engines=seen.engines * 2)
+    one_is_new = control(config(), learnt(), two, seen, 15.0)
+    assert one_is_new.state.bursts == learnt().bursts
+
+
+def test_replicas_that_carry_the_load_stay() -> None:
+    """32 requests yield as many tokens as one replica does at its target of 8, several times over."""
+    assert run(learnt(target=40), observation(), mode="Fixed").least_replicas == 1
+    assert run(learnt(target=8), observation(), mode="Observe").least_replicas == 3
+
+
 def test_a_target_rises_by_half_at_a_time() -> None:
     outcome = run(learnt(schedule_changed_s=-600.0), observation(), mode="Fixed")
-    assert outcome.capacity.requests_per_replica > 100
+    assert outcome.capacity.requests_per_replica > 75
     assert outcome.state.target == 48
 
 
@@ -135,7 +167,7 @@ def test_a_target_that_must_fall_does_not_wait(batch: float, changes: dict[str, 
 def test_the_kv_cache_limits_the_target_where_requests_are_long() -> None:
     outcome = run(learnt(schedule_changed_s=-600.0), observation(kv_cache_usage=0.8))
     assert outcome.capacity.limited_by == "KVCache"
-    assert outcome.state.target == outcome.capacity.requests_per_replica == int(int(0.9 * 32 / 0.8) * 0.9)
+    assert outcome.state.target == outcome.capacity.requests_per_replica == 23
 
 
 def test_without_known_kv_use_latency_alone_limits() -> None:

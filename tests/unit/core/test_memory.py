@@ -10,8 +10,10 @@ import pytest
 
 from outrider.core import latency_document, memory
 from outrider.core.acceptance import AcceptanceState
+from outrider.core.bursts import Bursts, Peak
 from outrider.core.decision import Change
 from outrider.core.drift import Drift
+from outrider.core.first_token import FirstToken
 from outrider.core.interference import Interference, Spread
 from outrider.core.latency import LatencyState
 from outrider.core.schedule import parse_text
@@ -41,6 +43,8 @@ def full_state() -> ControllerState:
             Interference({(10, 3): Cell(40.0, 1.2, 1_200.0, 640.0)}, 80_000.0, Spread((7.5, 1.5, 0.4, 8.0, 1.6))),
             Watch(Side(2.5, 3, 2.75, 0.21), Side(), 0.034),
         ),
+        bursts=Bursts(960.0, Peak(2_400.5, 31.5), Peak(2_000.0, 28.0), 0.04, 12.5),
+        first_token=FirstToken((800.0, 9_600.0, 240.0, 120_000.0, 3_000.0)),
         learned_until_s=1_000.5,
         drafts_seen_s=1_000.5,
         jumped_s=850.0,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outrider.core.bursts import Bursts, Peak
 from outrider.core.capacity import UNKNOWN, Capacity
 from outrider.core.latency import Cell, LatencyState
 from outrider.core.schedule import parse_text
@@ -29,6 +30,10 @@ def able(requests: int) -> Capacity:
     return Capacity(requests, "TPOT", "with so many requests a token takes 40 ms")
 
 
+BUSY = state(bursts=Bursts(highest=Peak(3_000.0, 30.0)))
+"""One replica by a target of 32, two by one of 28."""
+
+
 @pytest.mark.parametrize(
     ("capacity", "before", "value", "why"),
     [
@@ -46,6 +51,9 @@ def able(requests: int) -> Capacity:
             id="there already",
         ),
         pytest.param(34, state(), 32, "held at 32: 34 is within a tenth of it", id="too little to move"),
+        pytest.param(39, state(), 32, "held at 32: a rise to 39 is less than a quarter", id="too little to rise"),
+        pytest.param(28, BUSY, 28, "28 with a margin of a tenth", id="enough to fall"),
+        pytest.param(28, state(), 32, "held at 32: 28 asks for as many replicas", id="a fall that moves no replica"),
         pytest.param(
             45, state(target_changed_s=NOW_S - 60), 32,
             "held at 32 a moment longer, so that the last change can show; then 45 with a margin of a tenth",
@@ -107,3 +115,16 @@ def test_replicas_for_a_load(load: float, replicas: int) -> None:
 )
 def test_doubt_about_some_replicas_moves_nothing(load: float, unmeasured: int, present: int, wanted: int) -> None:
     assert desired_replicas(load, 32, unmeasured=unmeasured, present=present) == wanted
+
+
+@pytest.mark.parametrize(
+    ("load", "present", "least", "wanted"),
+    [
+        pytest.param(60.0, 4, 3, 3, id="one may go, and no more"),
+        pytest.param(60.0, 4, 4, 4, id="none may go"),
+        pytest.param(60.0, 4, 9, 4, id="what stays is never a rise"),
+        pytest.param(320.0, 4, 1, 10, id="a rise by the load"),
+    ],
+)
+def test_no_replica_goes_that_would_have_to_come_back(load: float, present: int, least: int, wanted: int) -> None:
+    assert desired_replicas(load, 32, unmeasured=0, present=present, least=least) == wanted
