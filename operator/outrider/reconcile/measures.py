@@ -33,6 +33,8 @@ def conditions(key: ServiceKey, found: Iterable[Condition]) -> None:
 
 def decided(key: ServiceKey, config: ControllerConfig, window: Observation | Missing, outcome: Outcome) -> None:
     """What a control pass saw and decided; what it could not see is not reported, and not reported as it last was."""
+    for changes in (telemetry.SCHEDULE_CHANGES, telemetry.TARGET_CHANGES):
+        changes.labels(*key)  # a counter that begins at 1 hides its first change from every rate
     telemetry.SPECULATIVE_TOKENS.labels(*key).set(outcome.num_speculative_tokens)
     telemetry.REQUESTS_PER_REPLICA.labels(*key).set(outcome.state.target)
     if outcome.acceptance_length is not None:

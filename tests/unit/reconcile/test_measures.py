@@ -101,6 +101,16 @@ async def test_steps_stand_beside_their_prediction_and_the_engine_without_a_draf
     assert speedup > 0
 
 
+async def test_changes_are_counted_from_zero() -> None:
+    telemetry.keep({KEY})
+    telemetry.keep(set())
+    world = World()
+    world.add()
+    await world.settle()
+    await world.control.run()
+    assert (told("schedule_changes_total"), told("target_changes_total")) == (0.0, 0.0)
+
+
 async def test_capacity_is_told_with_its_one_limit() -> None:
     world = await watched()
     outcome = world.service().outcome
