@@ -1,0 +1,131 @@
+"""Every query of every dashboard, asked of a real Prometheus under load: each must have an answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from outrider.observability.__main__ import DASHBOARDS
+from outrider.observability.alerts import ALERTS
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.dashboards import Asked, answer, choices, every_query, filled_in
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.load import Load
+from tests.testbed.service import ServiceView
+from tests.testbed.test_operator import created, example
+
+NAMESPACE, SERVICE = "watched", "chat"
+ONE_SERVICE = {"namespace": NAMESPACE, "service": SERVICE, "gpu_hour": "2.50"}
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "outrider-fleet": {"namespace": ".+"},
+    "outrider-service": ONE_SERVICE,
+    "outrider-operator": {"operator": ".+"},
+}
+PATIENCE_S = 90.0
+QUERIES = list(every_query())
+
+
+@pytest.fixture(scope="module")
+def busy(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """A service under load, and beside it what goes wrong now and then: those panels have no series else."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
+    operator.install(cluster)
+    operator.start(cluster, {"OUTRIDER_LEASE_S": "60"})
+    view = created(cluster, NAMESPACE)
+    name_is_taken(cluster)
+    cluster.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", PATIENCE_S)
+    with Load(cluster, NAMESPACE, SERVICE, concurrency=48, acceptance=0.75):
+        a_stranger_delivers(view)
+        yield cluster
+    operator.stop(cluster)
+
+
+def name_is_taken(cluster: Cluster) -> None:
+    """An objects pass that fails, and conditions that are not True: somebody has a Service of that name already."""
+    cluster.kubectl("create", "namespace", "taken")
+    taken = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": "taken"},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(taken))
+    ServiceView(cluster, "taken", SERVICE).apply(example("taken"))
+
+
+def a_stranger_delivers(view: ServiceView) -> None:
+    """A delivery that fails: an engine holds a later generation when its lease is renewed."""
+    key = base64.b64decode(view.get("secret", f"{SERVICE}-admin")["data"]["key"]).decode().split()[0]
+    body = {"generation": 1000, "schedule": [[1, 256, 2]], "leaseSeconds": 600}
+    request = urllib.request.Request(
+        f"http://{view.ready_addresses()[0]}:8001/schedule",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=5) as reply:
+        assert reply.status == 200
+
+
+@pytest.fixture(scope="module")
+def answers(busy: Cluster) -> Mapping[str, list[dict[str, Any]]]:
+    """What each query was answered, by its expression: asked again until it has data, for a minute and a half."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s and len(found) < len({asked.query.expr for asked in QUERIES}):
+        for asked in QUERIES:
+            if asked.query.expr not in found:
+                elements = answer(busy, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid]))
+                if elements:
+                    found[asked.query.expr] = elements
+        time.sleep(1.0)
+    return found
+
+
+@pytest.mark.parametrize("asked", QUERIES, ids=str)
+def test_a_query_of_a_panel_has_data(answers: Mapping[str, list[dict[str, Any]]], asked: Asked) -> None:
+    assert asked.query.expr in answers, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid])
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
+def test_its_variables_offer_what_is_there(
+    busy: Cluster, answers: Mapping[str, list[dict[str, Any]]], dashboard: Any
+) -> None:
+    offered = {
+        variable.name: choices(busy, variable, VARIABLES[dashboard.uid])
+        for variable in dashboard.variables
+        if variable.query
+    }
+    assert all(offered.values()), offered
+    if dashboard.uid == "outrider-service":
+        assert offered == {"namespace": [NAMESPACE], "service": [SERVICE]}
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)
+def test_a_rule_is_understood_and_keeps_still_for_a_service_that_is_well(
+    busy: Cluster, answers: Mapping[str, list[dict[str, Any]]], alert: Any
+) -> None:
+    """One that was broken on purpose is not looked at; load and learning may bring the rest up for a moment, which is
+    what `for` is there for."""
+    firing = [one["metric"] for one in answer(busy, alert.expression)]
+    steady = alert.name in (
+        "OutriderAllDraftsRejected", "OutriderKVCacheNearlyFull", "OutriderEngineStalls", "OutriderMetricsMissing",
+        "OutriderScalingLimited", "OutriderCapacityLimited", "OutriderServiceNotReady", "OutriderEngineRestarts",
+        "OutriderOperatorRestarts", "OutriderOperatorDown", "OutriderNotDeciding", "OutriderEnginesNotControllable",
+    )  # fmt: skip
+    if steady:
+        assert [one for one in firing if one.get("namespace") != "taken"] == []
+
+
+def test_a_service_that_cannot_be_made_is_told(busy: Cluster, answers: Mapping[str, list[dict[str, Any]]]) -> None:
+    alert = next(one for one in ALERTS if one.name == "OutriderServiceNotReady")
+    firing = [one["metric"] for one in answer(busy, alert.expression)]
+    assert firing == [{"namespace": "taken", "service": SERVICE}]
