@@ -103,7 +103,15 @@ class TestWorkflow:
         assert "attest-sbom@" in yaml.safe_dump(jobs["packages"])
 
     @pytest.mark.parametrize(
-        "name", ["operator/Dockerfile", "runtime/Dockerfile", "requirements/operator.txt", ".ci/run"]
+        "name",
+        [
+            "operator/Dockerfile",
+            "runtime/Dockerfile",
+            "requirements/operator.txt",
+            ".ci/run",
+            "tests/testbed/tools/helm/go.mod",
+            "tests/testbed/tools/prometheus/go.mod",
+        ],
     )
     def test_files_that_it_takes_exist(self, name: str) -> None:
         assert name in WORKFLOW
@@ -147,6 +155,10 @@ class TestSupportPage:
             name, module, major = folders[tool.folder]
             version = module_version(tool.go_mod.read_text(encoding="utf-8"), module)
             assert shown[name] == version or (major and shown[name].split(".")[0] == major)
+
+    def test_the_chart_refuses_what_is_older_than_the_page_says(self) -> None:
+        chart = yaml.safe_load((ROOT / "charts" / "outrider" / "Chart.yaml").read_text(encoding="utf-8"))
+        assert chart["kubeVersion"] == f">={support.OLDEST['Kubernetes']}.0-0"
 
     def test_prometheus_bears_the_number_that_its_users_know(self) -> None:
         assert re.search(r"^\| Prometheus \| 3\.\d+\.\d+ \|", self.PAGE, re.MULTILINE)
