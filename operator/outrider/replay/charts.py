@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from math import ceil, floor, log10
 
-from outrider.replay.words import clock
+from outrider.replay.words import clock, time_of_day
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 64, 24, 18, 44
 
@@ -52,11 +52,13 @@ class Panel:
     height: int = 214
     integer: bool = field(default=False)
     """Ticks at whole numbers alone."""
+    begins_at_s: float | None = None
+    """Unix time of the first edge where the plot is of a time of day; else time counts from the start."""
 
     def render(self) -> str:
         """The panel as an HTML figure."""
         low, high, ticks = self._range()
-        drawn = [self._grid(ticks, low, high), _time_axis(self.edges_s, self.height)]
+        drawn = [self._grid(ticks, low, high), _time_axis(self.edges_s, self.height, begins_at_s=self.begins_at_s)]
         drawn += [self._line(line, low, high) for line in self.lines]
         if self.bound is not None and low <= self.bound[0] <= high:
             y = self._y(self.bound[0], low, high)
@@ -171,21 +173,23 @@ def tick_step(span: float, most: int) -> float:
     return float(next(power * one for one in (1, 2, 5, 10) if power * one * most >= span * (1 - 1e-9)))
 
 
-def _time_axis(edges_s: Sequence[float], height: int, left: int = LEFT) -> str:
+def _time_axis(edges_s: Sequence[float], height: int, left: int = LEFT, begins_at_s: float | None = None) -> str:
     step = next((one for one in TIME_STEPS_S if edges_s[-1] / one <= 12), ceil(edges_s[-1] / 12))
     base = height - BOTTOM
     drawn = [f'<path class="axis" d="M{left} {base}H{WIDTH - RIGHT}"/>']
-    for number in range(floor(edges_s[-1] / step) + 1):
-        x = x_at(number * step, edges_s, left)
-        drawn.append(
-            f'<path class="axis" d="M{x} {base}v4"/>'
-            f'<text class="x" x="{x}" y="{base + 18}">{clock(number * step)}</text>'
-        )
+    # Times of day are marked where they are round; a time from the start begins with one.
+    begin = 0.0 if begins_at_s is None else -begins_at_s % step
+    for number in range(floor((edges_s[-1] - begin) / step) + 1):
+        time_s = begin + number * step
+        x = x_at(time_s, edges_s, left)
+        label = clock(time_s) if begins_at_s is None else time_of_day(begins_at_s + time_s, seconds=step < 60)
+        drawn.append(f'<path class="axis" d="M{x} {base}v4"/><text class="x" x="{x}" y="{base + 18}">{label}</text>')
     middle = (left + WIDTH - RIGHT) / 2
-    return "".join([*drawn, f'<text class="x" x="{middle}" y="{base + 36}">time from the start, min:s</text>'])
+    title = "time from the start, min:s" if begins_at_s is None else "time, UTC"
+    return "".join([*drawn, f'<text class="x" x="{middle}" y="{base + 36}">{title}</text>'])
 
 
-TIME_STEPS_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
+TIME_STEPS_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 
 
 def _marks(marks: Sequence[tuple[float, str]], edges_s: Sequence[float], height: int, left: int = LEFT) -> str:

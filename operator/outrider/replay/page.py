@@ -5,13 +5,12 @@ It carries the whole document, so that whoever has the page has the numbers behi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from outrider.replay.charts import Line, Panel, Strips
+from outrider.replay.html import number, table, whole
 from outrider.replay.table import headline
 from outrider.replay.words import clock, milliseconds
 
@@ -26,9 +25,6 @@ Document = Mapping[str, Any]
 
 def render(document: Document, command: str) -> str:
     """The page; ``command`` is what made it."""
-    script = (files(__package__) / "data" / "page.js").read_text("utf-8")
-    # "<" only stands in strings of the document: escaped there, nothing in it can end the element.
-    carried = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
     body = [
         f"<p class=soft>outrider simulate {escape(document['outrider'])}</p>",
         f"<h1>{escape(_title(document))}</h1>",
@@ -49,21 +45,7 @@ def render(document: Document, command: str) -> str:
         _inputs(document),
         f"<p>Made by</p><pre>{escape(command)}</pre>",
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{escape(_title(document))}</title>"
-        f"<style>{style_sheet()}</style></head>\n<body>"
-        + "\n".join(body)
-        + f'\n<script type="application/json" id="result">{carried}</script>'
-        f"<script>{script}</script></body></html>\n"
-    )
-
-
-def style_sheet() -> str:
-    """The page's style, with a class and a colour for each policy."""
-    return (files(__package__) / "data" / "page.css").read_text("utf-8")
+    return whole(_title(document), body, document)
 
 
 def verdict(document: Document) -> str:
@@ -98,14 +80,14 @@ def _totals(document: Document) -> str:
         totals = policy["totals"]
         rows.append((
             f"<span title=\"{escape(policy['description'])}\">{escape(policy['name'])}</span>",
-            _number(totals["tokens_tps"], 0), _number(totals["goodput_tps"], 0),
-            _number(totals["tpot_s"]["p50"], 1, 1e3), _number(totals["tpot_s"]["p95"], 1, 1e3),
-            _number(totals["tpot_met"], 1, 100), _number(totals["ttft_s"]["p95"], 0, 1e3),
-            _number(totals["ttft_met"], 1, 100), _number(totals["replica_seconds"] / duration_s, 2),
-            _number(totals["goodput_per_replica_tps"], 0), str(totals["schedule_changes"]),
+            number(totals["tokens_tps"], 0), number(totals["goodput_tps"], 0),
+            number(totals["tpot_s"]["p50"], 1, 1e3), number(totals["tpot_s"]["p95"], 1, 1e3),
+            number(totals["tpot_met"], 1, 100), number(totals["ttft_s"]["p95"], 0, 1e3),
+            number(totals["ttft_met"], 1, 100), number(totals["replica_seconds"] / duration_s, 2),
+            number(totals["goodput_per_replica_tps"], 0), str(totals["schedule_changes"]),
             str(totals["target_changes"]),
         ))  # fmt: skip
-    return _table(titles, rows)
+    return table(titles, rows)
 
 
 def _legend(document: Document) -> str:
@@ -187,7 +169,7 @@ def _losses(document: Document) -> str:
     rows = [
         (escape(one["name"]), f"{100 * one['lost_share']:.1f}", escape(one["sentence"])) for one in document["losses"]
     ]
-    return _table(("policy", "n:good tokens lost, %", "where, and against whom"), rows)
+    return table(("policy", "n:good tokens lost, %", "where, and against whom"), rows)
 
 
 def _decisions(document: Document) -> Iterable[str]:
@@ -205,7 +187,7 @@ def _decisions(document: Document) -> Iterable[str]:
                 )
                 for one in policy["decisions"]
             ]
-            yield _table(("n:time", "what", "change", "reason"), rows)
+            yield table(("n:time", "what", "change", "reason"), rows)
 
 
 def _inputs(document: Document) -> str:
@@ -232,27 +214,8 @@ def _inputs(document: Document) -> str:
         ("Scrapes, control period", f"{inputs['scrape_s']:g} s, {inputs['control_s']:g} s"),
         ("Seed", str(inputs["seed"])),
     ]
-    return _table(("", ""), [(escape(name), escape(value)) for name, value in rows])
+    return table(("", ""), [(escape(name), escape(value)) for name, value in rows])
 
 
 def _curve(curve: Sequence[float]) -> str:
     return ", ".join(f"{one:.3g}" for one in curve[:8]) + (", …" if len(curve) > 8 else "")
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; columns whose title begins with ``n:`` hold numbers."""
-    kinds = [' class="n"' if title.startswith("n:") else "" for title in titles]
-    head = "".join(
-        f"<th{kind}>{escape(title.removeprefix('n:'))}</th>" for kind, title in zip(kinds, titles, strict=True)
-    )
-    lines = [
-        f'<tr><th scope="row"{kinds[0]}>{row[0]}</th>'
-        + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds[1:], row[1:], strict=True))
-        + "</tr>"
-        for row in rows
-    ]
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-
-
-def _number(value: float | None, digits: int, factor: float = 1.0) -> str:
-    return "–" if value is None else f"{factor * value:,.{digits}f}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 
 def clock(time_s: float) -> str:
     """Minutes and seconds, with hours where there are any.
@@ -24,3 +26,12 @@ def milliseconds(time_s: float | None) -> str:
         return "–"
     value = 1e3 * time_s
     return f"{value:,.0f} ms" if value >= 99.95 else f"{value:.1f} ms"
+
+
+def time_of_day(time_s: float, *, seconds: bool = False) -> str:
+    """Hours and minutes of a Unix time, in UTC.
+
+    >>> time_of_day(1767276240)
+    '14:04'
+    """
+    return datetime.fromtimestamp(time_s, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.replay import page, report, runner
+from outrider.replay import html, page, report, runner
 from outrider.replay.experiment import Experiment
 from outrider.replay.load import AcceptanceClass, Load, Shift
 from outrider.replay.policies import POLICIES
@@ -105,7 +105,7 @@ def test_the_page_carries_the_document_and_asks_the_network_for_nothing(document
 
 
 def test_the_page_gives_every_policy_of_the_catalogue_a_look_of_its_own() -> None:
-    sheet = page.style_sheet()
+    sheet = html.style_sheet()
     assert all(re.search(rf"\.{name} {{[^}}]*stroke: var\(--{name}\)", sheet) for name in POLICIES)
 
 

@@ -14,7 +14,11 @@
     });
   }
 
+  // A page of a time of day says when its first edge was.
   const clock = (seconds) => {
+    if (result.begins_at_s != null) {
+      return new Date((result.begins_at_s + seconds) * 1000).toISOString().slice(11, 19);
+    }
     const whole = Math.round(seconds);
     return `${String(Math.floor(whole / 60)).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
   };
@@ -39,7 +43,7 @@
       cursor.setAttribute("transform", `translate(${x} 0)`);
       cursor.setAttribute("visibility", "visible");
     }
-    const rows = result.policies.map((policy) => {
+    const rows = result.policies.filter((policy) => key in policy.timeline).map((policy) => {
       const value = policy.timeline[key]?.[at];
       const text = value == null ? "–" : (value * factor).toLocaleString("en", { maximumSignificantDigits: 4 });
       return `${policy.name}: ${text}`;
