@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, HttpUrl, model_validator
 from pydantic.fields import FieldInfo
@@ -178,6 +179,20 @@ def described() -> list[str]:
         known = f"required, for example {example(name)}" if field.is_required() else f"default: {_default(field)}"
         lines.append(f"{variable(name)}: {text} ({known})")
     return lines
+
+
+def fault_sentence(fault: Mapping[str, Any]) -> str:
+    """One of pydantic's errors as a sentence that names the variable and what to write there."""
+    if not fault["loc"]:  # settings that do not go together, which the sentence names
+        return _found(fault)
+    field = str(fault["loc"][0])
+    found = "is not set" if fault["type"] == "missing" else _found(fault)
+    start = example(field)
+    return f"setting {variable(field)}: {found}" + (f"; write for example {start}" if start else "")
+
+
+def _found(fault: Mapping[str, Any]) -> str:
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _default(field: FieldInfo) -> str:

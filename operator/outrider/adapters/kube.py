@@ -54,6 +54,7 @@ _PLURALS = {
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): "customresourcedefinitions",
     ("apiregistration.k8s.io/v1", "APIService"): "apiservices",
     ("apps/v1", "Deployment"): "deployments",
+    ("apps/v1", "ReplicaSet"): "replicasets",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
     ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
     ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",
@@ -151,6 +152,21 @@ class Kube:
             self._served[api_version] = (now_s, kinds)
         return kind in kinds
 
+    async def version(self) -> Manifest:
+        """What the API server says of itself."""
+        return await self._call("GET", "/version")
+
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int, previous: bool = False) -> str:
+        """The last lines that a container wrote, or the one before its restart."""
+        query = {"container": container, "tailLines": str(lines), "timestamps": "true"}
+        query |= {"previous": "true"} if previous else {}
+        data = await self._answer("GET", f"{_path('v1', 'Pod', namespace, pod)}/log", query, accept="*/*")
+        return data.decode(errors="replace")
+
+    async def proxied(self, namespace: str, service: str, path: str, query: Mapping[str, str]) -> Manifest:
+        """What a Service answers to the API server; ``service`` is ``scheme:name:port``."""
+        return await self._call("GET", f"{_path('v1', 'Service', namespace, service)}/proxy/{path}", query)
+
     async def _call(
         self,
         method: str,
@@ -159,7 +175,18 @@ class Kube:
         body: Mapping[str, Any] | bytes | None = None,
         content_type: str = "",
     ) -> Manifest:
-        headers = {"Accept": "application/json", **({"Content-Type": content_type} if content_type else {})}
+        return _object(method, path, await self._answer(method, path, query, body, content_type))
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
+        content_type: str = "",
+        accept: str = "application/json",
+    ) -> bytes:
+        headers = {"Accept": accept, **({"Content-Type": content_type} if content_type else {})}
         try:
             async with asyncio.timeout(self._timeout_s):
                 request = await self._client.param_serialize(
@@ -167,13 +194,13 @@ class Kube:
                 )
                 url = request[1] + ("?" + urlencode(query) if query else "")
                 response = await self._client.call_api(method, url, request[2], body=body)
-                data = await response.read()
+                data: bytes = await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             message = f"{method} {path}: no answer from the API server ({str(error) or type(error).__name__})"
             raise Unavailable("APIServerUnreachable", message) from error
         if response.status >= 400:
             raise _error(method, path, response.status, data, response.getheader("Retry-After"))
-        return _object(method, path, data)
+        return data
 
 
 def as_patch(manifest: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outrider.cli.exits import FAILED
+from outrider.cli.output import emit
+
 if TYPE_CHECKING:
     from outrider.core.measured_profile import MeasuredProfile
     from outrider.core.outlook import Expected
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 SHIPPED = "h100-llama8b-eagle"
 LOAD_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Of the highest saturation rate: the loads shown where none are given."""
-EXIT_FAILED = 1
 HELP = """Predict mean latency over load for each K, from step times measured on one engine.
 
 Shows where each number of draft tokens stops paying (break-even against an engine without a drafter), the highest load
@@ -33,6 +35,7 @@ class Output(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
 
 
 def predict(
@@ -79,10 +82,7 @@ def predict(
     )
     if plot is not None:
         _draw(document, plot)
-    if output is Output.JSON:
-        typer.echo(json.dumps(document, indent=1))
-    else:
-        prediction.show(document, wide=output is Output.WIDE)
+    emit(document, output.value, lambda: prediction.show(document, wide=output is Output.WIDE))
 
 
 def _profile(path: Path | None) -> MeasuredProfile:
@@ -140,7 +140,7 @@ def _draw(document: dict[str, Any], path: Path) -> None:
         prediction.draw(document, path)
     except ImportError as error:
         typer.echo("outrider: --plot needs matplotlib: pip install matplotlib", err=True)
-        raise typer.Exit(EXIT_FAILED) from error
+        raise typer.Exit(FAILED) from error
     except OSError as error:
         raise _refused(f"--plot {path}: {error.strerror}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -10,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from outrider.cli.exits import FAILED, NO
+from outrider.cli.output import Output, OutputOption, emit
+
 if TYPE_CHECKING:
     from outrider.cli.preflight_examination import Knowledge
     from outrider.cli.preflight_reading import Document
     from outrider.cli.preflight_report import Report
 
-EXIT_REFUSED, EXIT_USAGE = 1, 2
 HELP = """Check SpeculativeInferenceServices before they are deployed: form, admission, and what experience warns of.
 
 FILE is a file, a folder, or - for standard input; objects of other kinds are passed over. Without options only files
@@ -24,13 +25,6 @@ are read. The sentences of form and admission are those that the operator would 
 Exit status: 0 when nothing is refused, 1 when something is, 2 when the command itself cannot be carried out.
 
 For example: outrider preflight chat.yaml --model-config config.json --gpu-memory 80Gi --workload chat"""
-
-
-class Output(StrEnum):
-    """Forms of the result on standard output."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class WorkloadName(StrEnum):
@@ -69,7 +63,7 @@ def preflight(
         ),
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Name every rule, also those that are met.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the command; `HELP` is what the command line says of it."""
     # Here and not above: pydantic and the manifests would slow every other command down.
@@ -81,13 +75,10 @@ def preflight(
         reports = _reports(found, _knowledge(found, model_config, draft_config, gpu_memory, workload), cluster)
     except Unreadable as error:
         typer.echo(f"outrider: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from error
-    if output is Output.JSON:
-        typer.echo(json.dumps(preflight_report.document(reports), indent=2))
-    else:
-        preflight_report.show(reports, everything=everything)
+        raise typer.Exit(FAILED) from error
+    emit(preflight_report.document(reports), output, lambda: preflight_report.show(reports, everything=everything))
     if any(report.verdict == "refused" for report in reports):
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(NO)
 
 
 def _knowledge(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 import kopf
 import typer
@@ -14,12 +12,11 @@ from pydantic import ValidationError
 
 from outrider import handlers, telemetry
 from outrider.adapters.kube import Kube
+from outrider.cli.exits import ABSENT, FAILED
 from outrider.reconcile import definition
-from outrider.settings import Settings, described, example, variable
+from outrider.settings import Settings, described, fault_sentence
 
 logger = logging.getLogger(__name__)
-
-EXIT_SETTINGS, EXIT_DEFINITION = 2, 3
 
 
 HELP = "Run the operator until it is stopped. Settings come from the environment:\n\n" + "\n\n".join(described())
@@ -31,8 +28,8 @@ def run() -> None:
         settings = Settings()  # type: ignore[call-arg]  # pydantic-settings fills fields from the environment
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            typer.echo(_sentence(fault), err=True)
-        raise typer.Exit(EXIT_SETTINGS) from None
+            typer.echo(f"outrider: {fault_sentence(fault)}", err=True)
+        raise typer.Exit(FAILED) from None
     telemetry.configure_logging(settings.log_level)
     if settings.metrics_port:
         start_http_server(settings.metrics_port, addr=settings.bind_address)
@@ -59,17 +56,4 @@ async def _examine_definition() -> None:
         await kube.close()
     if fault is not None:
         logger.critical("%s", fault, extra={"reason": "DefinitionTooOld"})
-        raise typer.Exit(EXIT_DEFINITION)
-
-
-def _sentence(fault: Mapping[str, Any]) -> str:
-    if not fault["loc"]:  # settings that do not go together, which the sentence names
-        return f"outrider: {_found(fault)}"
-    field = str(fault["loc"][0])
-    found = "is not set" if fault["type"] == "missing" else _found(fault)
-    start = example(field)
-    return f"outrider: setting {variable(field)}: {found}" + (f"; write for example {start}" if start else "")
-
-
-def _found(fault: Mapping[str, Any]) -> str:
-    return str(fault["msg"]).removeprefix("Value error, ")
+        raise typer.Exit(ABSENT)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outrider.cli.exits import FAILED, INTERRUPTED
+from outrider.cli.output import Output, OutputOption, emit
 from outrider.simulator.traces import TRACES
 
 if TYPE_CHECKING:
     from outrider.replay.experiment import Experiment
     from outrider.replay.runner import Progress
 
-EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
 DEFAULT_POLICIES = ("no-drafter", "k1", "k5", "vllm-table", "outrider")
 DEFAULT_JOBS = 2
 HELP = """Replay a service's load in virtual time under several policies, and say where each loses.
@@ -29,13 +28,6 @@ Engines are simulated from step times measured on an H100; the resource is read,
 own code. Without a MANIFEST it is the least resource that makes a service. The same options give the same result.
 
 For example: outrider simulate --duration 20m --shift 10m:0.4 --policy all --html result.html"""
-
-
-class Output(StrEnum):
-    """Forms of the result on standard output."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def simulate(
@@ -88,7 +80,7 @@ def simulate(
     gpus: Annotated[
         int | None, typer.Option(help="GPUs that there are for this service; engines beyond them do not start.", min=1)
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
     html: Annotated[Path | None, typer.Option(help="Also write a page with plots to this file.")] = None,
     jobs: Annotated[int, typer.Option(help="Policies replayed at a time.", min=1)] = DEFAULT_JOBS,
 ) -> None:
@@ -113,14 +105,11 @@ def simulate(
             done = runner.run_all(experiment, policies, min(jobs, os.cpu_count() or 1), progress)
     except KeyboardInterrupt:
         typer.echo("outrider: stopped before the end; nothing was written", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     document = report.document(experiment, done)
     if html is not None:
         html.write_text(page.render(document, _command()), encoding="utf-8")
-    if output is Output.JSON:
-        typer.echo(json.dumps(document, indent=1))
-    else:
-        table.show(document)
+    emit(document, output, lambda: table.show(document))
     typer.echo(f"replayed {len(done)} policies in {time.monotonic() - began_s:.1f} s" + _written(html), err=True)
 
 
@@ -261,7 +250,7 @@ def _option(name: str) -> Iterator[None]:
 def _refused(sentence: str) -> typer.Exit:
     """Say on standard error what is wrong; what is returned ends the command."""
     typer.echo(f"outrider: {sentence}", err=True)
-    return typer.Exit(EXIT_USAGE)
+    return typer.Exit(FAILED)
 
 
 def _command() -> str:

@@ -36,7 +36,12 @@ def kv_cache_percent(namespace: str, service: str) -> str:
 
 
 def desired_replicas(namespace: str, service: str) -> str:
-    """Replicas that the operator wants, from its own metrics.
+    """Replicas that the operator wants, from its own metrics."""
+    return of_operator(DESIRED_REPLICAS, namespace, service)
+
+
+def of_operator(metric: str, namespace: str, service: str) -> str:
+    """What the operator's own metrics say of a service.
 
     A scrape without ``honorLabels`` renames labels that its target has too: the namespace always, with a ServiceMonitor
     the service as well.
@@ -47,7 +52,7 @@ def desired_replicas(namespace: str, service: str) -> str:
         f'exported_namespace="{mine}",service="{whose}",exported_service=""',
         f'exported_namespace="{mine}",exported_service="{whose}"',
     )
-    return "max(" + " or ".join(f"{DESIRED_REPLICAS}{{{one}}}" for one in variants) + ")"
+    return "max(" + " or ".join(f"{metric}{{{one}}}" for one in variants) + ")"
 
 
 def _any_of(names: tuple[str, ...], namespace: str, service: str) -> str:

@@ -107,7 +107,7 @@ def test_without_matplotlib_the_plot_says_what_to_do(monkeypatch: pytest.MonkeyP
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     result = predict("--plot", str(tmp_path / "law.svg"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "pip install matplotlib" in result.stderr
 
 
