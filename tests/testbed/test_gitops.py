@@ -164,7 +164,6 @@ def test_children_bear_our_labels_and_none_of_the_tools(view: ServiceView) -> No
 
 
 def test_what_runs_is_healthy_for_argo_cd(outrider: Cluster, view: ServiceView) -> None:
-    pytest.importorskip("lupa", reason="lupa (a Lua interpreter) is not installed: `make setup`")
     outrider.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", 60)
     assert argo_cd(view.resource())[0] == "Healthy"
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import celpy
 import yaml
+from celpy.adapter import json_to_cel
+from lupa.lua51 import LuaRuntime
 
 ROOT = Path(__file__).parents[3]
 ARGO_CD = ROOT / "deploy" / "argocd" / "serving.outrider.dev" / "SpeculativeInferenceService"
@@ -19,8 +22,6 @@ CLOSED = ("string", "math", "io", "debug", "coroutine", "dofile", "loadfile", "r
 
 def argo_cd(body: Mapping[str, Any]) -> tuple[str, str]:
     """Status and message by our health check, in the Lua and with the libraries that Argo CD has."""
-    from lupa.lua51 import LuaRuntime
-
     lua = LuaRuntime()
     for name in CLOSED:
         lua.globals()[name] = None
@@ -42,15 +43,11 @@ def flux_expressions() -> dict[str, str]:
 @functools.cache
 def flux_programs() -> dict[str, Any]:
     """The same, compiled."""
-    import celpy
-
     environment = celpy.Environment()
     return {name: environment.program(environment.compile(text)) for name, text in flux_expressions().items()}
 
 
 def flux(body: Mapping[str, Any]) -> str:
     """The verdict by these expressions, in the order in which Flux asks them."""
-    import celpy
-
-    resource = celpy.json_to_cel(dict(body))
+    resource = json_to_cel(dict(body))
     return next((name for name, program in flux_programs().items() if program.evaluate(resource)), "inProgress")

@@ -24,9 +24,6 @@ from tests.unit.test_docs_conditions import rows
 
 from .health import ARGO_CD, argo_cd, flux, flux_programs
 
-pytest.importorskip("lupa", reason="lupa (a Lua interpreter) is not installed: `make setup`")
-pytest.importorskip("celpy", reason="cel-python is not installed: `make setup`")
-
 CASES = yaml.safe_load((ARGO_CD / "health_test.yaml").read_text(encoding="utf-8"))["tests"]
 BODIES = {
     case["inputPath"]: yaml.safe_load((ARGO_CD / case["inputPath"]).read_text(encoding="utf-8")) for case in CASES
