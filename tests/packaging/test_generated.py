@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from charts import values_page
 from charts.__main__ import CHART, KEEP, main
 from charts.values_page import Value, ValuesFault, described, page, read
+from outrider import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART_YAML = yaml.safe_load((CHART / "Chart.yaml").read_text())
@@ -142,8 +142,7 @@ class TestSchema:
 
 class TestChartYaml:
     def test_both_versions_are_the_projects(self) -> None:
-        version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-        assert (CHART_YAML["version"], CHART_YAML["appVersion"]) == (version, version)
+        assert (CHART_YAML["version"], CHART_YAML["appVersion"]) == (__version__, __version__)
 
     def test_what_artifact_hub_reads_as_yaml_is_yaml(self) -> None:
         annotations = CHART_YAML["annotations"]
