@@ -77,6 +77,7 @@ class Cluster:
         gpus_per_node: int = 8,
         hpa_sync_s: float = 3.0,
         hpa_downscale_s: float = 10.0,
+        request_timeout_s: float = 60.0,
     ) -> None:
         """Nothing is started yet.
 
@@ -91,7 +92,9 @@ class Cluster:
         )
         self._owned = owned
         self._report = report or line_reporter()
-        self._options = Options(dilation, scrape_interval_s, nodes, gpus_per_node, hpa_sync_s, hpa_downscale_s)
+        self._options = Options(
+            dilation, scrape_interval_s, nodes, gpus_per_node, hpa_sync_s, hpa_downscale_s, request_timeout_s
+        )
         self._running: _Running | None = None
         self._ending = contextlib.ExitStack()
 

@@ -34,7 +34,7 @@ def etcd(layout: Layout) -> list[str | Path]:
     ]
 
 
-def apiserver(layout: Layout) -> list[str | Path]:
+def apiserver(layout: Layout, request_timeout_s: float) -> list[str | Path]:
     """The real API server with RBAC, aggregation and an audit log of what service accounts ask for."""
     certificates = layout.certificates
     return [
@@ -58,6 +58,7 @@ def apiserver(layout: Layout) -> list[str | Path]:
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         "--allow-privileged",
         "--profiling=false",
+        f"--request-timeout={request_timeout_s}s",
         f"--requestheader-client-ca-file={certificates.front_authority}",
         "--requestheader-allowed-names=front-proxy",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",

@@ -1,4 +1,4 @@
-"""A stand-in for the gateway in front of a service: it exports how many requests wait at it, as the test says."""
+"""A stand-in for the gateway in front of services: it exports how many requests it holds for each, as the test says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Gateway:
     """Scraped by the cluster's Prometheus as job ``gateway``; use it as a context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.requests = 0
+        self.requests: dict[str, int] = {}
+        """By service, exported as ``gateway_requests{service="…"}``."""
         self._address = ("127.0.0.1", cluster.port("gateway"))
         self._server = ThreadingHTTPServer(self._address, self._handler())
         cluster.add_scrape_target("gateway", f"127.0.0.1:{self._address[1]}")
@@ -37,7 +38,8 @@ class Gateway:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.end_headers()
-                self.wfile.write(f"# TYPE gateway_requests gauge\ngateway_requests {gateway.requests}\n".encode())
+                lines = [f'gateway_requests{{service="{name}"}} {count}\n' for name, count in gateway.requests.items()]
+                self.wfile.write("".join(["# TYPE gateway_requests gauge\n", *lines]).encode())
 
             def log_message(self, format: str, *args: object) -> None:
                 pass

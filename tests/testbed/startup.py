@@ -39,6 +39,8 @@ class Options:
     """How often the autoscaler looks; a real one does every 15 s."""
     hpa_downscale_s: float = 10.0
     """For how long it remembers the highest wish before it scales down; a real one 300 s."""
+    request_timeout_s: float = 60.0
+    """How long the API server lets a request take, such as one for a metric whose adapter does not answer."""
 
 
 def check(parts: frozenset[str]) -> None:
@@ -64,7 +66,7 @@ def administrator(layout: Layout) -> Api:
 def start(layout: Layout, table: ProcessTable, api: Api, parts: frozenset[str], options: Options) -> None:
     """Start everything; on return the API server answers, and the rest is on its way."""
     table.start("etcd", control_plane.etcd(layout))
-    table.start("kube-apiserver", control_plane.apiserver(layout))
+    table.start("kube-apiserver", control_plane.apiserver(layout, options.request_timeout_s))
     wait_until(table, "answer from the API server", lambda: _apiserver_ready(api))
     if KWOK in parts:
         table.start(

@@ -55,10 +55,12 @@ def _first(service: Service, change: Change) -> bool:
 async def not_ready(service: Service, before: Condition | None, now: Condition, neighbours: Neighbours) -> None:
     """Warn that a service turned not ready, or is so for another reason than before.
 
-    An engine that starts is no news, unless it was ready before. A reason that comes and goes, as that of a crash loop
-    does, is told again after a while only.
+    An engine that starts is no news, unless it was ready before, and not even then where services sleep: the last
+    engine is gone a moment before KEDA says so. A reason that comes and goes, as that of a crash loop does, is told
+    again after a while only.
     """
-    starts = now.reason in _STARTING and (before is None or before.status != "True" or before.reason == "Idle")
+    sleeps = service.resolved is not None and service.resolved.idle_after_s is not None
+    starts = now.reason in _STARTING and (before is None or before.status != "True" or sleeps)
     if now.status == "False" and not starts:
         await _warn_once(service, before, now, f"not ready: {now.message}", neighbours)
 

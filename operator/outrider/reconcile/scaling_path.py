@@ -155,4 +155,5 @@ def _conditions(body: Manifest | None) -> list[Manifest]:
 
 def _words(said: Manifest) -> str:
     reason, message = said.get("reason", ""), said.get("message", "")
-    return f"{reason}, {message}"[:MAX_WORDS].strip(", ").rstrip(".")
+    words = f"{reason}, {message}".strip(", ").rstrip(".")
+    return words if len(words) <= MAX_WORDS else words[:MAX_WORDS].rsplit(maxsplit=1)[0] + " …"

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from outrider.api.conditions import Condition, condition
+from outrider.api.defaults import resolve
 from outrider.core.decision import Change
 from outrider.core.state import initial_state
 from outrider.errors import Forbidden, Unavailable
 from outrider.reconcile import events
+from tests.unit.api.bodies import resource
 from tests.unit.core.builders import config
 
 from .builders import World
@@ -193,6 +195,10 @@ class TestNotReady:
     )
     async def test_each_turn_is_told_once(self, world: World, reasons: list[str], warned: list[str]) -> None:
         assert await self.warnings(world, *reasons) == warned
+
+    async def test_where_services_sleep_an_engine_that_is_gone_is_no_news(self, world: World) -> None:
+        world.service().resolved = replace(resolve(resource().spec), idle_after_s=300)
+        assert await self.warnings(world, "", "Starting", "", "EngineCrashLoop") == ["EngineCrashLoop"]
 
     async def test_unknown_is_no_turn(self, world: World) -> None:
         unknown = condition("Ready", None, "APIServerUnreachable", "no answer", 3)
