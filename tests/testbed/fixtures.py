@@ -1,7 +1,7 @@
 """Pytest fixtures: one API server and one whole cluster a test session, each started when a test first asks for it.
 
-A session so runs at most two clusters, and those that tests start with `start_cluster`. Under pytest-xdist every worker
-is a session of its own; ``--dist loadfile`` keeps the tests of a module on one, for they share a cluster.
+A session so runs at most two clusters, and those that a module starts with `start_cluster`. Under pytest-xdist every
+worker is a session of its own; ``--dist loadfile`` keeps the tests of a module on one, for they share a cluster.
 """
 
 from __future__ import annotations
@@ -27,16 +27,40 @@ _FIXTURES = frozenset({"start_cluster", "api_cluster", "cluster", "helm", "promt
 
 
 class StartCluster(Protocol):
-    """Start a cluster for the rest of the session; takes what `Cluster` takes."""
+    """Start a cluster; takes what `Cluster` takes."""
 
     def __call__(self, parts: Iterable[str] = (), **options: Any) -> Cluster: ...
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_cluster(request: pytest.FixtureRequest) -> Iterator[StartCluster]:
-    """Starts clusters that end with the session, for tests that need their own: other options, or faults put in."""
-    started = request.config.stash.setdefault(_STARTED, [])
-    show, folder = _shower(request.config), request.config.getoption("--record-rights")
+    """Starts clusters that end with the module, for tests that need their own: other options, or faults put in.
+
+    A cluster that nobody asks any more still takes a tenth of a core, and the notifiers of the file system that Linux
+    allows a user are used up by a dozen.
+    """
+    with _starter(request.config) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def api_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """An API server alone: schema, CEL, server-side apply, RBAC; no controller runs."""
+    with _starter(request.config) as start:
+        yield start()
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Everything: controllers, nodes with GPUs, simulated engines, Prometheus and KEDA."""
+    with _starter(request.config) as start:
+        yield start({KWOK, PROMETHEUS, KEDA, ENGINES})
+
+
+@contextlib.contextmanager
+def _starter(config: pytest.Config) -> Iterator[StartCluster]:
+    started = config.stash.setdefault(_STARTED, [])
+    show, folder = _shower(config), config.getoption("--record-rights")
     with contextlib.ExitStack() as endings:
 
         def start(parts: Iterable[str] = (), **options: Any) -> Cluster:
@@ -49,18 +73,6 @@ def start_cluster(request: pytest.FixtureRequest) -> Iterator[StartCluster]:
             return cluster
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def api_cluster(start_cluster: StartCluster) -> Cluster:
-    """An API server alone: schema, CEL, server-side apply, RBAC; no controller runs."""
-    return start_cluster()
-
-
-@pytest.fixture(scope="session")
-def cluster(start_cluster: StartCluster) -> Cluster:
-    """Everything: controllers, nodes with GPUs, simulated engines, Prometheus and KEDA."""
-    return start_cluster({KWOK, PROMETHEUS, KEDA, ENGINES})
 
 
 @pytest.fixture(scope="session")
