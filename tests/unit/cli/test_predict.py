@@ -122,7 +122,7 @@ def test_without_matplotlib_the_plot_says_what_to_do(monkeypatch: pytest.MonkeyP
         (["--plot", "/nowhere/law.svg"], "--plot /nowhere/law.svg: No such file"),
         (["/nowhere/profile.json"], "PROFILE /nowhere/profile.json: No such file"),
         (["--output-tokens", "1"], "--output-tokens"),
-        (["-o", "yaml"], "--output"),
+        (["-o", "xml"], "--output"),
     ],
 )
 def test_refusals_name_the_option(arguments: list[str], complaint: str) -> None:
