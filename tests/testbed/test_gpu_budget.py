@@ -97,13 +97,17 @@ def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
             chat, "CapacityLimited"
         )
         assert chat.condition("Ready")[0] == "True"
-        before = [view.get("scaledobject")["metadata"]["generation"] for view in (chat, code)]
+        before = code.get("scaledobject")["metadata"]["generation"]  # chat's target may move with its load
         operator.kill(outrider)
         operator.start(outrider, {"OUTRIDER_GPU_SETTLE_S": str(SETTLE_S)})
-        time.sleep(PASSES_S)
+        shares = set()
+        end_s = time.monotonic() + PASSES_S
+        while time.monotonic() < end_s:
+            shares.add((most(chat), most(code)))
+            time.sleep(0.5)
         ready(chat, 3)
-        assert [most(chat), most(code)] == [3, 3]
-        assert [view.get("scaledobject")["metadata"]["generation"] for view in (chat, code)] == before
+        assert shares == {(3, 3)}
+        assert code.get("scaledobject")["metadata"]["generation"] == before
     assert list(dict.fromkeys(of_code.seen)) == [4, 3], "one replica went, and none came back"
     assert sorted(of_chat.seen) == of_chat.seen, "chat never gave one up"
 

@@ -22,7 +22,8 @@ PERIODS = 2
 """Control periods between two looks."""
 LOOKS = 3
 """The least that others held in so many looks counts: a quota's own count of what is used comes late after a pod's
-end, and its GPUs would count as somebody else's meanwhile."""
+end, and its GPUs would count as somebody else's meanwhile. Before so many looks none count: an operator that has just
+started does not know all pods, and engines would give way to themselves."""
 REQUESTS = "requests."
 EVERY_ENGINE = {"NotTerminating"}
 """Scopes that all engine pods are in: they have no deadline. Quotas of other scopes count some pods, and are left to
@@ -67,7 +68,7 @@ class QuotaLook:
                 one = (*key, meta["name"])
                 engines = held.get(key, 0)
                 now = max(0, _whole(used.get(name, "0")) - engines)
-                self._others[one] = (*others.get(one, ()), now)[-LOOKS:]
+                self._others[one] = (*others.get(one, (0,) * (LOOKS - 1)), now)[-LOOKS:]
                 seen = Quota(meta["name"], _whole(amount), min(self._others[one]))
                 if key not in found or seen.gpus < found[key].gpus:
                     found[key] = seen

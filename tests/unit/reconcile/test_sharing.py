@@ -204,6 +204,18 @@ async def test_pods_of_others_count_once_they_have_been_there_for_some_looks() -
     assert "of which pods that are no engines hold 3" in town.condition("CapacityLimited", "chat")[2]  # type: ignore[index]
 
 
+async def test_an_operator_that_does_not_know_all_pods_yet_takes_none_for_somebody_elses() -> None:
+    town = Town()
+    town.kube.put(quota(6, used=6))
+    look = QuotaLook(town.registry, town.kube, ())
+    for _ in range(LOOKS - 1):
+        await look.run()
+        assert town.registry.quotas is not None
+        assert town.registry.quotas["ml", "nvidia.com/gpu"].gpus == 6
+    await look.run()
+    assert town.registry.quotas["ml", "nvidia.com/gpu"].gpus == 0
+
+
 @pytest.mark.parametrize(
     ("found", "gpus"),
     [
