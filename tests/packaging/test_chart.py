@@ -177,6 +177,24 @@ class TestOptionalParts:
         assert shown["metadata"]["annotations"] == {"grafana_folder": "Outrider"}
 
 
+class TestRunbooks:
+    def addresses(self, helm: Helm, *arguments: str) -> list[str]:
+        objects = helm.render("--set", "prometheusRule.enabled=true", *arguments, *MONITORING)
+        (group,) = one(objects, "PrometheusRule")["spec"]["groups"]
+        return [rule["annotations"]["runbook_url"] for rule in group["rules"]]
+
+    def test_they_are_paths_in_the_source_by_default(self, helm: Helm) -> None:
+        found = self.addresses(helm)
+        assert len(found) > 10
+        assert all((CHART.parents[1] / path).is_file() for path in found)
+
+    @pytest.mark.parametrize("base", ["https://wiki.example/outrider", "https://wiki.example/outrider/"])
+    def test_a_base_address_takes_the_folders_place(self, helm: Helm, base: str) -> None:
+        pages = [Path(path).name for path in self.addresses(helm)]
+        found = self.addresses(helm, "--set", f"prometheusRule.runbookBaseUrl={base}")
+        assert found == [f"https://wiki.example/outrider/{page}" for page in pages]
+
+
 class TestRights:
     def test_in_all_namespaces_one_role_has_all_rules(self, helm: Helm) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
@@ -348,6 +366,7 @@ class TestRefusals:
             pytest.param("keda.authModes={cookie}", "/keda/authModes/0", id="an unknown mode"),
             pytest.param("watchNamespaces={ML}", "/watchNamespaces/0", id="no name of a namespace"),
             pytest.param("terminationGracePeriodSeconds=5", "/terminationGracePeriodSeconds", id="no time to end"),
+            pytest.param("prometheusRule.runbookBaseUrl=runbooks", "/prometheusRule/runbookBaseUrl", id="no address"),
             pytest.param("prometheus.headers.X=a\\,b", "/prometheus/headers/X", id="two headers in one"),
         ],
     )
