@@ -35,9 +35,9 @@ for _name, _panel, _help, _run in (
     ("preflight", PLAN, preflight_command.HELP, preflight_command.preflight),
     ("simulate", PLAN, simulate_command.HELP, simulate_command.simulate),
     ("predict", PLAN, predict_command.HELP, predict_command.predict),
-    ("run", SERVE, run_command.HELP, run_command.run),
 ):
     app.command(_name, help=_help, rich_help_panel=_panel)(_run)
+app.command("run", cls=run_command.RunCommand, help=run_command.HELP, rich_help_panel=SERVE)(run_command.run)
 
 
 def _version(wanted: bool) -> None:

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING, Any
 
-import kopf
 import typer
-from prometheus_client import start_http_server
-from pydantic import ValidationError
+from typer.core import TyperCommand
 
-from outrider import handlers, telemetry
-from outrider.adapters.kube import Kube
 from outrider.cli.exits import ABSENT, FAILED
-from outrider.reconcile import definition
-from outrider.settings import Settings, described, fault_sentence
+
+if TYPE_CHECKING:
+    from outrider.settings import Settings
 
 logger = logging.getLogger(__name__)
+HELP = "Run the operator until it is stopped. Settings come from the environment; run --help lists them."
 
 
-HELP = "Run the operator until it is stopped. Settings come from the environment:\n\n" + "\n\n".join(described())
+class RunCommand(TyperCommand):
+    """The command, whose help lists every setting: pydantic knows them, and would slow every other command down."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Add the settings to the text, and show it."""
+        self.help = full_help()
+        super().format_help(ctx, formatter)
+
+
+def full_help() -> str:
+    """`HELP`, with a paragraph for each setting."""
+    from outrider.settings import described
+
+    return "\n\n".join((HELP.removesuffix("; run --help lists them.") + ":", *described()))
 
 
 def run() -> None:
-    """Run the operator; `HELP` is what the command line says of it."""
+    """Run the operator; `full_help` is what the command line says of it."""
+    # Here and not above, as in the functions below: they would slow every other command down.
+    from prometheus_client import start_http_server
+    from pydantic import ValidationError
+
+    from outrider import telemetry
+    from outrider.settings import Settings, fault_sentence
+
     try:
         settings = Settings()  # type: ignore[call-arg]  # pydantic-settings fills fields from the environment
     except ValidationError as error:
@@ -37,6 +56,10 @@ def run() -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    import kopf
+
+    from outrider import handlers
+
     await _examine_definition()
     probe = f"http://{settings.bind_address}:{settings.health_port}/healthz" if settings.health_port else None
     await kopf.operator(
@@ -49,6 +72,9 @@ async def _serve(settings: Settings) -> None:
 
 async def _examine_definition() -> None:
     """End before anything is written when the cluster's definition of the resource is not for this version."""
+    from outrider.adapters.kube import Kube
+    from outrider.reconcile import definition
+
     kube = await Kube.connect()
     try:
         fault = await definition.fault(kube)

@@ -14,7 +14,7 @@ import typer
 
 from outrider.cli.exits import FAILED, INTERRUPTED
 from outrider.cli.output import Output, OutputOption, emit
-from outrider.simulator.traces import TRACES
+from outrider.simulator.trace_names import TRACES
 
 if TYPE_CHECKING:
     from outrider.replay.experiment import Experiment

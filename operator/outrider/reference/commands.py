@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from outrider.cli import exits
+from outrider.cli import exits, run
 from outrider.cli.main import app
 from outrider.reference.markdown import table
 
@@ -38,7 +38,8 @@ def page() -> str:
 
 def _command(name: str, command: Any) -> Iterator[str]:
     yield f"## outrider {name}"
-    yield from ("\n".join(paragraph.split("\n")) for paragraph in _paragraphs(command.help))
+    help_ = run.full_help() if isinstance(command, run.RunCommand) else command.help
+    yield from ("\n".join(paragraph.split("\n")) for paragraph in _paragraphs(help_))
     parameters = [one for one in command.params if not getattr(one, "hidden", False)]
     rows = [
         (f"`{one.metavar or one.name.upper()}`", _words(one), _default(one))

@@ -9,7 +9,8 @@ from math import ceil
 from pathlib import Path
 
 from outrider.simulator.request import Request
-from outrider.simulator.traces import TRACES, RecordedTrace, Trace, read_rates, trace
+from outrider.simulator.trace_names import TRACES
+from outrider.simulator.traces import RecordedTrace, Trace, read_rates, trace
 from outrider.simulator.workload import Curve, Mix, fitted, pooled, read_trace, with_mix
 
 POSITIONS = 16
@@ -40,7 +41,7 @@ class Load:
     """What a service is asked, and how well drafts fit it. The same values give the same requests."""
 
     trace: str
-    """A name of `traces.TRACES`, or a file."""
+    """A name of `trace_names.TRACES`, or a file."""
     rate_factor: float
     """How many times denser than recorded."""
     duration_s: float

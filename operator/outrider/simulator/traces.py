@@ -6,7 +6,7 @@ What they are and under which licence: `data/traces/README.md`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from outrider.simulator.request import Request
+from outrider.simulator.trace_names import RATES, RECORDED, TRACES
 from outrider.simulator.workload import Arrival, read_trace, replay
 
 MOST_BURSTY = 10.0  # coefficients of variation above it (19 windows of 2,016, one of 495) would put all in one instant
@@ -131,16 +132,6 @@ def read_rates(path: Path) -> RateTrace:
             for row, cv, prompt, output in zip(rows, cvs, prompts, outputs, strict=True)
         ]
     )
-
-
-RECORDED: Mapping[str, str] = {
-    "azure-conversation": "azure_llm_2023_conv.csv",
-    "azure-code": "azure_llm_2023_code.csv",
-    "mooncake-conversation": "mooncake_fast25_conversation.csv",
-}
-RATES: Mapping[str, str] = {"servegen-small": "servegen_m_small_10min.csv"}
-TRACES = (*RECORDED, *RATES)
-"""Every name that `trace` knows."""
 
 
 def trace(name: str) -> Trace:

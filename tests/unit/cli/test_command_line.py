@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -74,3 +76,24 @@ def test_an_unknown_command_is_no_trace(runner: CliRunner) -> None:
     result = runner.invoke(app, ["steer"])
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_the_commands_are_known_without_loading_what_they_run_on() -> None:
+    heavy = ("kopf", "numpy", "scipy", "pydantic", "kubernetes", "aiohttp")
+    program = f"import sys, outrider.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert loaded == "[]\n", "what one command needs is imported in its function: help must come at once"
+
+
+def test_the_list_of_commands_says_where_the_settings_of_run_stand(runner: CliRunner) -> None:
+    said = " ".join(runner.invoke(app, ["--help"]).stdout.replace("│", " ").split())
+    assert "Settings come from the environment; run --help lists them." in said
+
+
+def test_completion_of_bash_is_a_script() -> None:
+    program = "import os, sys; from outrider.cli.main import main; sys.argv = ['outrider', *sys.argv[1:]]; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", program, "--show-completion", "bash"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "_OUTRIDER_COMPLETE=complete_bash" in told
+    assert "complete -o default -F _outrider_completion outrider" in told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.replay.load import AcceptanceClass, Load, Shift, open_trace
-from outrider.simulator.traces import TRACES
+from outrider.simulator.trace_names import TRACES
 
 ALL = (AcceptanceClass("all", 1.0, (0.8, 0.6)),)
 TWO = (AcceptanceClass("good", 0.75, (0.9, 0.8)), AcceptanceClass("bad", 0.25, (0.3, 0.1)))

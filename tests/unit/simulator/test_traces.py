@@ -8,7 +8,8 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from outrider.simulator.traces import TRACES, RateTrace, RateWindow, RecordedTrace, read_rates, trace
+from outrider.simulator.trace_names import TRACES
+from outrider.simulator.traces import RateTrace, RateWindow, RecordedTrace, read_rates, trace
 
 
 @pytest.mark.parametrize(
