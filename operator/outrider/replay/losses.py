@@ -53,7 +53,7 @@ def losses(policies: Sequence[Document], edges_s: Sequence[float]) -> list[dict[
         span = _worst(
             [part > NOTICEABLE * rate * length for part, rate, length in zip(lost, best, seconds, strict=True)], lost
         )
-        share = sum(lost) / in_all if in_all else 0.0
+        share = min(1.0, sum(lost) / in_all) if in_all else 0.0  # what is lost is rounded, and may exceed what there is
         row = {
             "name": policy["name"],
             "lost_tokens": round(sum(lost)),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from outrider import __version__
 from outrider.api import defaults
 from outrider.engine import command_line
 from outrider.engine.capabilities import KNOWN_BEST
@@ -124,5 +125,5 @@ def test_its_labels_say_where_it_comes_from() -> None:
     assert labels["source"] == "${SOURCE}"
     assert labels["base.digest"] == "${VLLM_DIGEST}"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"OUTRIDER_VERSION={project['version']}" in arguments_of("ARG")
+    assert f"OUTRIDER_VERSION={__version__}" in arguments_of("ARG")
     assert labels["licenses"] == project["license"]
