@@ -79,7 +79,7 @@ class Operator:
             await control.run()
             self._last_pass_s = time.monotonic()
 
-        look = ScalingLook(self.registry, kube, self._queue.add)
+        look = ScalingLook(self.registry, kube, self._queue.add, self.settings.namespaces)
         quotas = QuotaLook(self.registry, kube, self.settings.namespaces)
         self._resync = Resync(self.registry, kube, self.settings.namespaces, self._queue.add)
         self._tasks = [

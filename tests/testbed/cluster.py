@@ -263,6 +263,11 @@ class Cluster:
             target, layout.server, layout.certificates.authority, f"{namespace}-{name}", {"token": token}
         )
 
+    def wait_for_definition(self, name: str, timeout_s: float = 30) -> None:
+        """Wait until the API server serves a kind; `kubectl wait` ends with an error where there is no status yet."""
+        asked = ("get", "crd", name, "-o", "jsonpath={.status.conditions[?(@.type=='Established')].status}")
+        self.wait_until(f"definition {name}", lambda: self.kubectl(*asked, check=False).stdout == "True", timeout_s)
+
     def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = startup.TIMEOUT_S) -> None:
         """Wait for something to come true on this cluster; ``what`` completes "no ... after 60 s" when it does not.
 

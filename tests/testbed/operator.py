@@ -25,7 +25,7 @@ QUICK = {
 def install(cluster: Cluster) -> None:
     """The CRD, the operator's namespace, account and rights, as a platform team applies them."""
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"), "-f", str(ROOT / "deploy"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/speculativeinferenceservices.serving.outrider.dev")
+    cluster.wait_for_definition("speculativeinferenceservices.serving.outrider.dev")
 
 
 def start(cluster: Cluster, settings: Mapping[str, str] | None = None) -> None:

@@ -28,7 +28,7 @@ BUILT_IN = {"ServiceAccount", "Secret", "ConfigMap", "Service", "Deployment", "P
 def served(api_cluster: Cluster) -> Cluster:
     """An API server that knows our kind, with the namespaces of the examples."""
     api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    api_cluster.kubectl("wait", "--for=condition=Established", CRD, "--timeout=30s")
+    api_cluster.wait_for_definition(CRD.removeprefix("crd/"))
     for namespace in ("ml", "batch"):
         api_cluster.kubectl("create", "namespace", namespace, check=False)
         api_cluster.kubectl(

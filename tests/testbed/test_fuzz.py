@@ -95,7 +95,8 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A whole cluster that knows our kind, PodMonitors, and the namespaces of the examples."""
     crd = Path(__file__).with_name("pod_monitor_crd.yaml")
     cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"), "-f", str(crd))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    for name in ("speculativeinferenceservices.serving.outrider.dev", "podmonitors.monitoring.coreos.com"):
+        cluster.wait_for_definition(name)
     for namespace in ("ml", "default"):
         cluster.kubectl("create", "namespace", namespace, check=False)
     asked = DryRun(cluster, tmp_path_factory.mktemp("fuzz"))

@@ -23,7 +23,7 @@ def served(api_cluster: Cluster) -> Cluster:
     """An API server that knows our kind, with a namespace, a Secret and a claim."""
     api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
     crd = "crd/speculativeinferenceservices.serving.outrider.dev"
-    api_cluster.kubectl("wait", "--for=condition=Established", crd, "--timeout=30s")
+    api_cluster.wait_for_definition(crd.removeprefix("crd/"))
     api_cluster.kubectl("create", "namespace", NAMESPACE, check=False)
     api_cluster.kubectl("-n", NAMESPACE, "create", "secret", "generic", "hub", "--from-literal=token=x", check=False)
     return api_cluster

@@ -108,7 +108,7 @@ def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them
     until(view, ("False", "KEDAMissing"))
     assert replicas(view) == before
     cluster.kubectl("create", "-f", "-", input=kept)
-    cluster.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}")
+    cluster.wait_for_definition(DEFINITION)
     until(view, SCALING)
 
 

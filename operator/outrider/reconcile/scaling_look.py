@@ -1,18 +1,24 @@
-"""Looks at what all services share of the way from load to replicas: two calls, whatever their number."""
+"""Looks at what all services share of the way from load to replicas: three calls, whatever their number.
+
+ScaledObjects are watched as well. But a definition that goes and comes back may be served a moment after Kopf last
+looked which kinds there are, and then nobody watches them: the list tells what a watch would have told.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from outrider.errors import Forbidden, KubeError
 from outrider.reconcile import scaling_path
 from outrider.reconcile.neighbours import KubeApi, Manifest
-from outrider.reconcile.registry import Registry, ServiceKey
+from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
 logger = logging.getLogger(__name__)
 
+SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
 PERIODS = 2
 """Control periods between two looks."""
 
@@ -23,13 +29,21 @@ class ScalingLook:
     The objects are named one by one in our rights, so they are read and not watched.
     """
 
-    def __init__(self, registry: Registry, kube: KubeApi, reconcile: Callable[[ServiceKey], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        kube: KubeApi,
+        reconcile: Callable[[ServiceKey], None],
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
         self._registry, self._kube, self._reconcile = registry, kube, reconcile
+        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
 
     async def run(self) -> None:
         """One look; an API server that does not answer proves nothing."""
         try:
             found = await self._look()
+            listed = await self._scaled_objects() if found.served else []
         except KubeError as error:
             logger.warning("KEDA was not looked at: %s", error.message, extra={"reason": error.reason})
             return
@@ -37,6 +51,26 @@ class ScalingLook:
         if found != before:
             for service in self._registry:
                 self._reconcile(service.key)
+        for body in listed:
+            self._take(body)
+
+    async def _scaled_objects(self) -> list[Manifest]:
+        api_version, kind = SCALED_OBJECT
+        return [
+            body
+            for namespace in self._namespaces
+            for body in await self._kube.list(api_version, kind, namespace, SERVICE_LABEL)
+        ]
+
+    def _take(self, body: Manifest) -> None:
+        """Tell the registry of what is newer than what it knows."""
+        meta = body["metadata"]
+        service = self._registry.get((meta["namespace"], meta["labels"][SERVICE_LABEL]))
+        known = None if service is None else service.children.get(f"ScaledObject/{meta['name']}")
+        if known is not None and _version(known) < _version(body):
+            key, looks = self._registry.child_event("MODIFIED", body)
+            if looks:
+                self._reconcile(key)
 
     async def _look(self) -> ScalingPath:
         try:
@@ -52,3 +86,7 @@ class ScalingLook:
     async def _get(self, which: tuple[str, str, str]) -> Manifest | None:
         api_version, kind, name = which
         return await self._kube.get(api_version, kind, None, name)
+
+
+def _version(body: Mapping[str, Any]) -> int:
+    return int(body["metadata"].get("resourceVersion") or 0)

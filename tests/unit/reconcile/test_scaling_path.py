@@ -242,13 +242,25 @@ class TestLook:
         assert told == [KEY, KEY]
         assert world.registry.scaling_path == TAKEN
 
-    async def test_it_takes_two_calls_whatever_the_number_of_services(self) -> None:
+    async def test_it_takes_two_reads_and_a_list_whatever_the_number_of_services(self) -> None:
         world = World()
         for name in ("chat", "code", "search"):
             world.add(name=name)
         look, _ = looked(world, definition(), api_service())
         await look.run()
         assert len(world.kube.reads) == 2
+
+    async def test_what_no_watch_has_told_of_a_scaled_object_is_taken_from_the_list(self) -> None:
+        world = World()
+        world.add()
+        await world.settle()
+        child = world.service().children["ScaledObject/chat"]
+        version = int(child["metadata"].get("resourceVersion") or 0)
+        listed = {"metadata": {"resourceVersion": str(version + 7)}, "status": {"conditions": [{"type": "Ready"}]}}
+        world.kube.put({**child, "metadata": {**child["metadata"], **listed["metadata"]}, "status": listed["status"]})
+        look, _ = looked(world, definition(), api_service())
+        await look.run()
+        assert world.service().children["ScaledObject/chat"]["status"] == listed["status"]
 
     async def test_an_api_server_that_does_not_answer_proves_nothing(self) -> None:
         world = World()
