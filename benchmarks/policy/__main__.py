@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began_s = time.perf_counter()
     extent = traces.QUICK if chosen.quick else traces.FULL
     # The traces first: they are long, and the last jobs should be short so that the workers end together.
-    found = play_all(
-        [*traces.replays(extent), *(partial(_play, case, arm) for case in every for arm in case.arms)], chosen.jobs
-    )
+    jobs: list[Callable[[], Replay | Outcome]] = [*traces.replays(extent)]
+    jobs += [partial(_play, case, arm) for case in every for arm in case.arms]
+    found = play_all(jobs, chosen.jobs)
     wall_s = time.perf_counter() - began_s
     table = Table(one for one in found if isinstance(one, Outcome))
     frontiers = Frontiers([one for one in found if isinstance(one, Replay)])

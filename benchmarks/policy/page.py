@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -32,9 +32,9 @@ def write(
         "cases": {case: _case(table, case) for case in table.groups()},
         "traces": {name: _trace(traces, name) for name in traces.traces},
     }
-    (folder / "policy.json").writetext(json.dumps(document, indent=1) + "\n")
+    (folder / "policy.json").write_text(json.dumps(document, indent=1) + "\n")
     plots.write(table, traces, folder)
-    (folder / "policy.md").writetext("\n".join(_page(table, traces, figures, about)))
+    (folder / "policy.md").write_text("\n".join(_page(table, traces, figures, about)))
 
 
 def _case(table: Table, case: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _page(table: Table, traces: Frontiers, figures: Mapping[str, Figure], about:
         *_starts(table),
         *_still(table),
         *_traces(traces),
-        NOTES.readtext() if NOTES.exists() else "",
+        NOTES.read_text() if NOTES.exists() else "",
     ]
 
 
@@ -243,13 +243,14 @@ def _traces(traces: Frontiers) -> list[str]:
             cells.append(f"{100.0 * share:.2f}{'' if spanned else ' *'}")
         rows.append([f"`{arm}`", *cells])
     mine = {name: [traces.outrider(name, seed) for seed in traces.seeds(name)] for name in traces.traces}
-    for label, of in (
+    lines: tuple[tuple[str, Callable[[str], str]], ...] = (
         ("replica-hours", lambda name: f"{median(one.replica_hours for one in mine[name]):.2f}"),
         ("most replicas", lambda name: str(max(one.most_replicas for one in mine[name]))),
         ("requests", lambda name: str(mine[name][0].num_requests)),
         ("TPOT objective, ms", lambda name: str(next(one.tpot_ms for one in TRACES if one.trace == name))),
         ("Outrider over the best", lambda name: text(median(traces.ratio(name, seed) for seed in traces.seeds(name)))),
-    ):
+    )
+    for label, of in lines:
         rows.append([label, *(of(name) for name in traces.traces)])
     return [
         "## Traces: percent of requests that miss an objective, at Outrider's replica-hours",
