@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from outrider import __version__
 from outrider.adapters.prometheus_questions import Course
+from outrider.api import API_VERSION, KIND
 from outrider.cli.bundle import Bundle
-from outrider.cli.connection import API_VERSION, KIND, Cluster, Manifest, Reach, store
+from outrider.cli.connection import Cluster, Manifest, Reach, store
 from outrider.cli.exits import Unusable
 from outrider.errors import KubeError, MetricsError, NotFound
 from outrider.reconcile.registry import SERVICE_LABEL

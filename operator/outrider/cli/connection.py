@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from outrider.api import API_VERSION, KIND
 from outrider.cli.exits import ABSENT, Unusable
 from outrider.errors import KubeError, NotFound, OperatorError
 
 if TYPE_CHECKING:
     from outrider.adapters.prometheus_questions import Questions
 
-API_VERSION, KIND = "serving.outrider.dev/v1alpha1", "SpeculativeInferenceService"
 URL_VARIABLE = "OUTRIDER_PROMETHEUS_URL"
 COMPLETION_PATIENCE_S = 2.0
 Manifest = dict[str, Any]

@@ -8,39 +8,30 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from kubernetes.aio.config import ConfigException
 
 from outrider.adapters.kube import Kube
-from outrider.api import KIND
+from outrider.api import API_VERSION, KIND
 from outrider.api.fields import quantity_value
-from outrider.cli import preflight_names
+from outrider.cli import connection, preflight_names
+from outrider.cli.connection import Manifest
 from outrider.cli.preflight_examination import judged_by_kubernetes
 from outrider.cli.preflight_operations import replicas
 from outrider.cli.preflight_outcome import Outcome, Subject, Verdict, doubt, not_checked, ok
 from outrider.cli.preflight_reading import Document, Unreadable
 from outrider.errors import Forbidden, InvalidSpec, KubeError, NotFound, Unavailable
 
-API_VERSION = "serving.outrider.dev/v1alpha1"
 MANAGER = "outrider-preflight"
 NO_UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the UID of a resource that is not there yet: children name their owner by it."""
 MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 _GPUS = "spec.resources.gpus"
-Manifest = dict[str, Any]
 
 
-class Cluster(Protocol):
-    """The calls that preflight makes."""
-
-    async def get(self, api_version: str, kind: str, namespace: str | None, name: str) -> Manifest | None:
-        """An object, or None."""
-
-    async def list(
-        self, api_version: str, kind: str, namespace: str | None = None, label_selector: str = ""
-    ) -> list[Manifest]:
-        """All objects of a kind."""
+class Cluster(connection.Cluster, Protocol):
+    """The calls that preflight makes beside reading."""
 
     async def apply(
         self, manifest: Manifest, *, manager: str = "", subresource: str = "", dry_run: bool = False

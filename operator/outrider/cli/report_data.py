@@ -18,9 +18,10 @@ from outrider.adapters.prometheus_questions import Course, Questions
 from outrider.cli import questions
 from outrider.cli.beliefs import Beliefs
 from outrider.cli.connection import Manifest
-from outrider.cli.savings import StepRow, by_k, saving
+from outrider.cli.savings import by_k, saving
 from outrider.cli.seen import Seen, moment_s
 from outrider.core import engine_metrics as names
+from outrider.core.steps import StepCell
 from outrider.manifests import queries
 
 SCHEMA = "outrider.report/v1"
@@ -190,15 +191,15 @@ def _only(rows: Sequence[Course]) -> float | None:
     return rows[0].samples[-1][1] if rows and rows[0].samples else None
 
 
-def _rows(steps: Sequence[Course], seconds: Sequence[Course], requests: Sequence[Course]) -> list[StepRow]:
+def _rows(steps: Sequence[Course], seconds: Sequence[Course], requests: Sequence[Course]) -> list[StepCell]:
     """Decode-only steps by batch bucket and K."""
-    found: dict[tuple[float, int], list[float]] = {}
+    found: dict[tuple[int, int], list[float]] = {}
     for column, rows in enumerate((steps, seconds, requests)):
         for row in rows:
             if row.labels.get("kind") == "decode" and row.samples:
-                cell = (float(row.labels["batch"]), int(row.labels["speculative_tokens"]))
+                cell = (int(row.labels["batch"]), int(row.labels["speculative_tokens"]))
                 found.setdefault(cell, [0.0, 0.0, 0.0])[column] = row.samples[-1][1]
-    return [StepRow(batch, k, *sums) for (batch, k), sums in sorted(found.items()) if sums[0] > 0]
+    return [StepCell(batch, k, False, *sums) for (batch, k), sums in sorted(found.items()) if sums[0] > 0]
 
 
 def _decisions(seen: Seen, period: Period) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from outrider.core.steps import StepCell
+
 MIN_STEPS = 20.0
 """As in `outrider.core.latency`: a mean over fewer steps is mostly noise."""
 ASSUMPTION = (
@@ -23,23 +25,6 @@ BY_STEPS = (
     "A step without a drafter is taken to be as long as the steps with K = 0 at a like batch, 5 to 10 % too long as"
     " measured on an H100, so that the saving is flattered by as much."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StepRow:
-    """Decode-only steps of one batch bucket and K in the period, all engines together."""
-
-    batch: float
-    """Upper bound of the bucket."""
-    num_speculative_tokens: int
-    steps: float
-    seconds: float
-    requests: float
-
-    @property
-    def mean_batch(self) -> float:
-        """Requests a step."""
-        return self.requests / self.steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +45,7 @@ class Saving:
 
 
 def saving(
-    rows: Sequence[StepRow],
+    rows: Sequence[StepCell],
     tokens_per_step: float,
     gpus_per_engine: float,
     plain_step_s: Callable[[float], float] | None,
@@ -68,16 +53,16 @@ def saving(
     """Engine time saved, in GPU-hours; None where nothing can be compared.
 
     Args:
-        rows: decode-only steps.
+        rows: decode-only steps by batch bucket and K, all engines together.
         tokens_per_step: mean tokens of a request in a step with drafts, as measured in the period.
         gpus_per_engine: GPUs that one engine occupies.
         plain_step_s: seconds of a step without a drafter by batch size; None to go by the steps with K = 0.
     """
     enough = [row for row in rows if row.steps >= MIN_STEPS]
-    measured = {row.batch: row.seconds / row.steps for row in enough if row.num_speculative_tokens == 0}
+    measured = {row.batch_bucket: row.step_time_s for row in enough if row.num_speculative_tokens == 0}
     saved_s, busy_s, covered = 0.0, 0.0, 0.0
     for row in enough:
-        plain_s = measured.get(row.batch) if plain_step_s is None else plain_step_s(row.mean_batch)
+        plain_s = measured.get(row.batch_bucket) if plain_step_s is None else plain_step_s(row.mean_batch)
         if plain_s is None:
             continue
         length = tokens_per_step if row.num_speculative_tokens else 1.0
@@ -92,7 +77,7 @@ def saving(
     return Saving(saved_s * hours, busy_s * hours, covered / total, why)
 
 
-def by_k(rows: Sequence[StepRow]) -> Mapping[int, tuple[float, float, float]]:
+def by_k(rows: Sequence[StepCell]) -> Mapping[int, tuple[float, float, float]]:
     """By K: steps, seconds and requests."""
     found: dict[int, tuple[float, float, float]] = {}
     for row in sorted(rows, key=lambda one: one.num_speculative_tokens):

@@ -12,13 +12,13 @@ from typing import Any
 
 from outrider.errors import Forbidden, KubeError
 from outrider.reconcile import scaling_path
+from outrider.reconcile.autoscaler import SCALED_OBJECT
 from outrider.reconcile.neighbours import KubeApi, Manifest
 from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
 logger = logging.getLogger(__name__)
 
-SCALED_OBJECT = ("keda.sh/v1alpha1", "ScaledObject")
 PERIODS = 2
 """Control periods between two looks."""
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.report_data import Period
-from outrider.cli.savings import StepRow, saving
+from outrider.cli.savings import saving
+from outrider.core.steps import StepCell
 from tests.unit.cli.conftest import Ask
 from tests.unit.cli.fake_cluster import FakeCluster, busy, memory_map, service
 
@@ -124,7 +125,7 @@ def test_a_long_period_has_no_more_points_than_can_be_seen() -> None:
 
 def test_a_saving_by_hand() -> None:
     # 1000 steps of 20 ms give 2.5 tokens each; without a drafter 2500 steps of 10 ms. 5 s of 2 GPUs are saved.
-    rows = [StepRow(16, 3, 1000, 20.0, 12_000)]
+    rows = [StepCell(16, 3, False, 1000, 20.0, 12_000)]
     found = saving(rows, 2.5, 2.0, lambda batch: 0.010)
     assert found is not None
     assert found.gpu_hours == pytest.approx(5 * 2 / 3600)
@@ -133,7 +134,11 @@ def test_a_saving_by_hand() -> None:
 
 
 def test_a_saving_by_steps_without_drafts_says_that_it_is_flattered() -> None:
-    rows = [StepRow(16, 3, 1000, 20.0, 12_000), StepRow(16, 0, 100, 1.0, 1200), StepRow(32, 3, 1100, 30.0, 30_000)]
+    rows = [
+        StepCell(16, 3, False, 1000, 20.0, 12_000),
+        StepCell(16, 0, False, 100, 1.0, 1200),
+        StepCell(32, 3, False, 1100, 30.0, 30_000),
+    ]
     found = saving(rows, 2.5, 1.0, None)
     assert found is not None
     assert found.covered == pytest.approx(0.5), "of a batch of 32 no step without drafts was seen"
@@ -142,6 +147,6 @@ def test_a_saving_by_steps_without_drafts_says_that_it_is_flattered() -> None:
 
 
 def test_speculation_that_costs_more_than_it_gives_saves_less_than_nothing() -> None:
-    found = saving([StepRow(64, 5, 1000, 30.0, 50_000)], 1.5, 1.0, lambda batch: 0.010)
+    found = saving([StepCell(64, 5, False, 1000, 30.0, 50_000)], 1.5, 1.0, lambda batch: 0.010)
     assert found is not None
     assert found.gpu_hours < 0
