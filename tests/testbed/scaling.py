@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.testbed import operator
@@ -41,6 +42,11 @@ def outrider_behind(store: Store, cluster: Cluster) -> Iterator[None]:
 def through(store: Store) -> dict[str, str]:
     """Settings of an operator that reaches Prometheus through the store, and so does KEDA."""
     return {"OUTRIDER_PROMETHEUS_URL": store.url, **POLLED_OFTEN}
+
+
+def named_after(request: pytest.FixtureRequest) -> str:
+    """A namespace for one test, told by its name."""
+    return str(request.node.name.removeprefix("test_")[:50].replace("_", "-").strip("-"))
 
 
 def create(cluster: Cluster, namespace: str, name: str = "chat") -> ServiceView:

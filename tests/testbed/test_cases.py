@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 
@@ -15,14 +13,8 @@ from tests.unit.api.bodies import ROOT
 @pytest.fixture(scope="module")
 def served(api_cluster: Cluster) -> Cluster:
     """An API server that knows our kind."""
-
-    def established() -> bool:
-        found = json.loads(api_cluster.kubectl("get", "crd", "-o", "json").stdout)["items"]
-        conditions = [one for crd in found for one in crd.get("status", {}).get("conditions", [])]
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
     api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    api_cluster.wait_until("the kind to be served", established)
+    api_cluster.wait_for_definition("speculativeinferenceservices.serving.outrider.dev")
     api_cluster.kubectl("create", "namespace", "ml", check=False)
     return api_cluster
 

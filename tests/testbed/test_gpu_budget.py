@@ -15,6 +15,7 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.load import Load
 from tests.testbed.numbers import Numbers
+from tests.testbed.scaling import named_after
 from tests.testbed.service import ServiceView
 
 MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
@@ -39,7 +40,7 @@ def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
 @pytest.fixture
 def namespace(outrider: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace whose services give their GPUs back when the test ends."""
-    name = request.node.name.removeprefix("test_")[:50].replace("_", "-").strip("-")
+    name = named_after(request)
     outrider.kubectl("create", "namespace", name)
     yield name
     outrider.kubectl("delete", "scaledobject,sis,deployment", "--all", "-n", name, "--wait=false")

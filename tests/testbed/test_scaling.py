@@ -26,6 +26,7 @@ from tests.testbed.scaling import (
     demand,
     hpa_targets,
     message,
+    named_after,
     outrider_behind,
     remove,
     replicas,
@@ -62,7 +63,7 @@ def store(started: tuple[Cluster, Store]) -> Store:
 @pytest.fixture
 def chat(outrider: Cluster, request: pytest.FixtureRequest) -> Iterator[ServiceView]:
     """A namespace for a service `chat`, which gives its GPUs back when the test ends."""
-    view = create(outrider, request.node.name.removeprefix("test_")[:50].replace("_", "-").strip("-"))
+    view = create(outrider, named_after(request))
     yield view
     remove(view)
 

@@ -25,6 +25,7 @@ from tests.testbed.scaling import (
     demand,
     hpa_targets,
     message,
+    named_after,
     outrider_behind,
     remove,
     replicas,
@@ -82,7 +83,7 @@ def sleepy(scene: Scene) -> ServiceView:
 @pytest.fixture
 def chat(scene: Scene, request: pytest.FixtureRequest) -> Iterator[ServiceView]:
     """A namespace for a service `chat`, which gives its GPUs back when the test ends."""
-    view = create(scene.cluster, request.node.name.removeprefix("test_")[:50].replace("_", "-").strip("-"))
+    view = create(scene.cluster, named_after(request))
     yield view
     remove(view)
 
