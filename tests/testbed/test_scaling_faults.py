@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.testbed import kstatus
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.gateway import Gateway
 from tests.testbed.numbers import Numbers
+from tests.testbed.policy import denied
 from tests.testbed.scaling import (
     GONE_BY_NOW_S,
     HPA_SYNC_S,
@@ -47,6 +46,8 @@ SLEEPY = {
     "maxReplicas": 4,
     "idle": {"afterSeconds": 5, "wakeQuery": 'sum(gateway_requests{service="sleepy"})'},
 }
+SCALES = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["deployments/scale"]}
+"""The number of replicas, through the scale subresource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,38 +124,16 @@ def test_c20_a_new_service_starts_though_prometheus_knows_nothing(scene: Scene, 
         scene.store.empty = False
 
 
-def frozen(namespace: str) -> list[Mapping[str, Any]]:
-    """A policy that lets nobody change the number of replicas in a namespace through the scale subresource."""
-    scales = {
-        "apiGroups": ["apps"],
-        "apiVersions": ["v1"],
-        "operations": ["UPDATE"],
-        "resources": ["deployments/scale"],
-    }
-    policy = {
-        "matchConstraints": {"resourceRules": [scales]},
-        "validations": [{"expression": "false", "message": "replicas are frozen until Monday"}],
-    }
-    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    binding = {"policyName": namespace, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": here}}
-    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
-    return [
-        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": namespace}, "spec": spec}
-        for kind, spec in kinds.items()
-    ]
-
-
 def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: ServiceView) -> None:
-    cluster, policy = scene.cluster, yaml.safe_dump_all(frozen(chat.namespace))
     scale(chat, between(1, 4, triggers=[demand(2)]))
     serve(chat, 2)
     wait(chat, "AutoscalingReady", "True", "Scaling")
-    cluster.kubectl("apply", "-f", "-", input=policy)
-    scale(chat, between(1, 4, triggers=[demand(3)]))
-    wait(chat, "AutoscalingReady", "False", "HPAUnable")
-    assert "replicas are frozen" in message(chat, "AutoscalingReady")
-    assert replicas(chat) == 2
-    cluster.kubectl("delete", "-f", "-", input=policy)
+    attempt = ("scale", "deployment/chat", "--replicas=3")
+    with denied(scene.cluster, chat.namespace, SCALES, "replicas are frozen", *attempt):
+        scale(chat, between(1, 4, triggers=[demand(3)]))
+        wait(chat, "AutoscalingReady", "False", "HPAUnable")
+        assert "replicas are frozen" in message(chat, "AutoscalingReady")
+        assert replicas(chat) == 2
     serve(chat, 3)
     wait(chat, "AutoscalingReady", "True", "Scaling")
 

@@ -18,11 +18,25 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.kstatus import verdict
 from tests.testbed.load import Load
+from tests.testbed.policy import denied
 from tests.testbed.service import ServiceView
 from tests.testbed.test_operator import example
 
 FEW, ONE_PAIR, TOO_FEW = "example.com/few", "example.com/one-pair", "example.com/too-few"
 """GPU resources that one node alone has, so that no other test of the module runs short of its GPUs."""
+PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+A_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: attempt}
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: attempt
+      image: attempt
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"""
+"""One that the strictest level of Pod Security admits."""
 TOKEN = "hf_" + "aBcDeFgHiJkLmNoPqR"
 GATED = (
     "exit 1: Traceback (most recent call last):\n"
@@ -142,26 +156,6 @@ def volume(namespace: str, claim: str) -> Mapping[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace}, "spec": spec}
 
 
-def denial(namespace: str) -> list[Mapping[str, Any]]:
-    """A policy that lets no pod into a namespace."""
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    policy = {
-        "matchConstraints": {"resourceRules": [pods]},
-        "validations": [{"expression": "false", "message": "engines need a cost centre"}],
-    }
-    binding = {
-        "policyName": namespace,
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": here},
-    }
-    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
-    return [
-        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": namespace}, "spec": spec}
-        for kind, spec in kinds.items()
-    ]
-
-
 class TestWhatIsMissing:
     def test_c15_a_missing_secret_is_named_with_key_and_field_and_clears_by_itself(self, outrider: Cluster) -> None:
         model = {"id": "org/gated", "servedName": "chat", "tokenSecret": {"name": "hub", "key": "token"}}
@@ -214,10 +208,9 @@ class TestWhatIsMissing:
         """What the operator makes is fine in a namespace of the strictest Pod Security level; other policies differ."""
         outrider.kubectl("create", "namespace", "strict")
         outrider.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
-        outrider.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(denial("strict")))
-        view = created(outrider, "strict")
-        assert "engines need a cost centre" in becomes(view, "EngineReady", "False", "PodsRefused")
-        outrider.kubectl("delete", "-f", "-", input=yaml.safe_dump_all(denial("strict")))
+        with denied(outrider, "strict", PODS, "engines need a cost centre", "create", "-f", "-", input=A_POD):
+            view = created(outrider, "strict")
+            assert "engines need a cost centre" in becomes(view, "EngineReady", "False", "PodsRefused")
         becomes_ready(view, 60)
 
     def test_a_claim_that_is_not_there_and_then_has_no_volume(self, outrider: Cluster) -> None:
