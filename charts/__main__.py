@@ -58,8 +58,9 @@ def definition() -> str:
 
 
 def rbac(rules: str) -> str:
-    """The manifests for kubectl, with the comments of the rules."""
-    kept = [line for line in rules.splitlines(keepends=True) if line.startswith("  ")]
+    """The manifests for kubectl, in all namespaces, with the comments of the rules."""
+    everywhere = rules.partition("\nnamed:\n")[0]
+    kept = [line for line in everywhere.splitlines(keepends=True) if line.startswith("  ")]
     return RBAC.format(rules="".join(kept))
 
 

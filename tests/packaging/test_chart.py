@@ -208,7 +208,7 @@ class TestRights:
     def test_in_named_namespaces_each_gets_a_role_and_the_cluster_is_only_read(self, helm: Helm) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
         objects = helm.render("--set", "rbac.aggregate=false", "--set", "watchNamespaces={ml,research}")
-        assert one(objects, "ClusterRole")["rules"] == rules["cluster"]
+        assert one(objects, "ClusterRole")["rules"] == [*rules["cluster"], *rules["named"]]
         roles = [each for each in objects if each["kind"] == "Role"]
         assert [each["metadata"]["namespace"] for each in roles] == ["ml", "research"]
         assert all(each["rules"] == rules["namespaced"] for each in roles)

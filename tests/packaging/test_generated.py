@@ -64,12 +64,12 @@ class TestFiles:
 
     def test_nothing_is_allowed_that_would_let_the_operator_allow_itself_more(self) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
-        every = [*rules["namespaced"], *rules["cluster"]]
+        every = [*rules["namespaced"], *rules["cluster"], *rules["named"]]
         assert all("*" not in rule[part] for rule in every for part in ("apiGroups", "resources", "verbs"))
         assert not {"rbac.authorization.k8s.io"} & {group for rule in every for group in rule["apiGroups"]}
         (secrets,) = (rule for rule in every if "secrets" in rule["resources"])
         assert secrets["verbs"] == ["get", "create"]
-        assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in rules["cluster"])
+        assert all(set(rule["verbs"]) <= {"get", "list", "watch"} for rule in [*rules["cluster"], *rules["named"]])
 
 
 class TestValuesPage:

@@ -20,11 +20,14 @@ import yaml
 from outrider.reconcile.definition import NAME as DEFINITION
 from tests.testbed import operator, rights
 from tests.testbed.cluster import Cluster
+from tests.testbed.errors import ClusterError
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.helm import CHART, Helm
 from tests.testbed.service import ServiceView
 from tests.testbed.test_operator import example
 
+HISTORY = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/history"
+"""Where the definition has a field of status that every version writes."""
 NEXT = "99.0.0"
 """A version after every other: the chart that is upgraded to is this one under another name, for it is the first."""
 RELEASE = ("outrider", "--namespace", operator.NAMESPACE)
@@ -67,9 +70,9 @@ class Release:
     def install(self) -> None:
         self.helm.run("install", *RELEASE[:1], self.package(), *RELEASE[1:], "--values", self.values, *PATIENCE)
 
-    def upgrade(self, version: str = "") -> None:
+    def upgrade(self, version: str = "", *options: str) -> None:
         arguments = (*RELEASE[:1], self.package(version), *RELEASE[1:], "--values", self.values, *PATIENCE)
-        self.helm.run("upgrade", *arguments)
+        self.helm.run("upgrade", *arguments, *options)
 
     def uninstall(self) -> None:
         self.helm.run("uninstall", *RELEASE, *PATIENCE)
@@ -227,6 +230,48 @@ def test_an_upgrade_leaves_running_engines_as_they_are(release: Release) -> None
     assert view.status()["tuning"]["generation"] >= seen["generation"]
 
 
+def test_with_named_namespaces_the_operator_serves_those_with_rights_in_them_alone(release: Release) -> None:
+    release.write(watchNamespaces=["upgraded", "first"])
+    release.upgrade(NEXT)
+    release.restart()
+    role = release.cluster.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/outrider")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    inside, outside = (ServiceView(release.cluster, namespace, "chat") for namespace in ("upgraded", "all"))
+    inside.apply(example("upgraded", autoscaling={"minReplicas": 2, "maxReplicas": 4}))
+    outside.apply(example("all", autoscaling={"mode": "Off", "minReplicas": 2}))
+    release.cluster.wait_until("look within", lambda: inside.status()["observedGeneration"] == 3, 90)
+    ready(inside)
+    assert outside.status()["observedGeneration"] < outside.resource()["metadata"]["generation"]
+    assert denied(release.cluster) == set()
+
+
+def test_an_operator_does_not_write_for_an_older_definition_and_one_edited_by_hand_takes_force_to_upgrade(
+    release: Release,
+) -> None:
+    operator.stop(release.cluster)
+    release.write()
+    view = ServiceView(release.cluster, "upgraded", "chat")
+    written = view.resource()["metadata"]["resourceVersion"]
+    less = [{"op": "remove", "path": HISTORY}]
+    release.cluster.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps(less))
+    release.start()
+    release.cluster.wait_until("end of the operator", lambda: not alive(release.cluster), 90)
+    assert "it lacks status.history; apply crds/ of this version" in operator.log(release.cluster)
+    assert release.cluster.stop_process(operator.PROCESS) == 3
+    assert view.resource()["metadata"]["resourceVersion"] == written
+
+    with pytest.raises(ClusterError, match="conflict"):
+        release.upgrade(NEXT)
+    release.upgrade(NEXT, "--force-conflicts")  # what the documentation says
+    release.start()
+    view.apply(example("upgraded", autoscaling={"minReplicas": 2, "maxReplicas": 2}))
+    release.cluster.wait_until("look of the operator", lambda: view.status()["observedGeneration"] == 4, 90)
+
+
+def alive(cluster: Cluster) -> bool:
+    return any(process.name == operator.PROCESS for process in cluster.processes())
+
+
 def test_uninstalling_leaves_services_and_their_definition(release: Release) -> None:
     view = ServiceView(release.cluster, "upgraded", "chat")
     before = engines(view)
@@ -240,8 +285,8 @@ def test_uninstalling_leaves_services_and_their_definition(release: Release) -> 
     assert engines(view) == before
     release.install()
     release.start()
-    view.apply(example("upgraded", autoscaling={"minReplicas": 2, "maxReplicas": 4}))
-    release.cluster.wait_until("look of the operator", lambda: view.status()["observedGeneration"] == 3, 90)
+    view.apply(example("upgraded", autoscaling={"minReplicas": 2, "maxReplicas": 3}))
+    release.cluster.wait_until("look of the operator", lambda: view.status()["observedGeneration"] == 5, 90)
     assert engines(view).items() >= before.items()
 
 
@@ -255,4 +300,4 @@ def test_every_call_was_allowed_and_every_right_was_used(release: Release, reque
     assert [str(right) for right in rights.unused(rights.granted(), made)] == []
 
 
-MODULE_TESTS = 9
+MODULE_TESTS = 11
