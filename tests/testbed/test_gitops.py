@@ -20,6 +20,7 @@ import yaml
 from tests.testbed import operator
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
+from tests.testbed.helm import Helm
 from tests.testbed.load import Load
 from tests.testbed.service import PATHS, ServiceView
 from tests.testbed.state import read_state
@@ -27,6 +28,8 @@ from tests.testbed.test_operator import example
 from tests.unit.gitops.health import PAGE, ROOT, argo_cd
 
 TOOL = "argocd-controller"
+TOOL_OF_CHART = "argocd-controller-of-chart"
+"""Another manager, for the chart puts an annotation on the definition that the plain manifests do not have."""
 TRACKING = {"argocd.argoproj.io/tracking-id": "llm:serving.outrider.dev/SpeculativeInferenceService:synced/chat"}
 INSTANCE = {"app.kubernetes.io/instance": "llm", "kustomize.toolkit.fluxcd.io/name": "llm"}
 INSTALLED = ("crds", "deploy")
@@ -47,19 +50,20 @@ def manifest() -> dict[str, Any]:
     return body
 
 
-def sync(cluster: Cluster, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def sync(cluster: Cluster, *arguments: str, tool: str = TOOL, **options: Any) -> subprocess.CompletedProcess[str]:
     """One sync, or one comparison, of manifests by force."""
-    by_force = ("--server-side", "--force-conflicts", f"--field-manager={TOOL}")
+    by_force = ("--server-side", "--force-conflicts", f"--field-manager={tool}")
     return cluster.kubectl(*arguments, *by_force, **options)
 
 
 class Tool:
     """Syncs everything without a pause, in a thread of its own; use it as a context manager."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._stop = cluster, threading.Event()
+    def __init__(self, cluster: Cluster, chart: str) -> None:
+        self._cluster, self._chart, self._stop = cluster, chart, threading.Event()
         self._thread = threading.Thread(target=self._run, name="gitops", daemon=True)
-        self.syncs = 0
+        self.rounds = 0
+        """Syncs of everything, the chart last."""
         self.faults: list[str] = []
 
     def __enter__(self) -> Self:
@@ -76,21 +80,40 @@ class Tool:
         text = yaml.safe_dump(manifest())
         folders = [argument for folder in INSTALLED for argument in ("-f", str(ROOT / folder))]
         while not self._stop.wait(0.5):
-            done = [sync(self._cluster, "apply", "-f", "-", input=text, check=False)]
-            if self.syncs % 5 == 0:
-                done.append(sync(self._cluster, "apply", *folders, check=False))
+            done = [
+                sync(self._cluster, "apply", "-f", "-", input=text, check=False),
+                sync(self._cluster, "apply", *folders, check=False),
+                sync_chart(self._cluster, "apply", self._chart, check=False),
+            ]
             self.faults += [one.stderr for one in done if one.returncode]
-            self.syncs += 1
+            self.rounds += 1
+
+    def go_round(self) -> None:
+        """Return when everything was synced again, from the first to the last, since the call."""
+        wanted = self.rounds + 2  # the one that runs may have passed the resource
+        self._cluster.wait_until("syncs of everything", lambda: self.rounds >= wanted, 120)
+
+
+def sync_chart(cluster: Cluster, verb: str, text: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return sync(cluster, verb, "-f", "-", tool=TOOL_OF_CHART, input=text, **options)
 
 
 @pytest.fixture(scope="module")
-def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
+def chart(helm: Helm) -> str:
+    """The chart as a tool renders it."""
+    return helm.template("--set", "networkPolicy.enabled=true,dashboards.enabled=true")
+
+
+@pytest.fixture(scope="module")
+def outrider(start_cluster: StartCluster, chart: str) -> Iterator[Cluster]:
     """A cluster on which the tool has installed Outrider."""
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
     cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
     for folder in INSTALLED:
         sync(cluster, "apply", "-f", str(ROOT / folder))
     operator.install(cluster)
+    sync_chart(cluster, "apply", chart)
+    cluster.kubectl("wait", "--for=condition=Available", "deployment/outrider", "-n", operator.NAMESPACE)
     operator.start(cluster)
     cluster.kubectl("create", "namespace", "synced")
     yield cluster
@@ -115,28 +138,28 @@ def owners(body: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def installed(cluster: Cluster) -> dict[str, str]:
-    """Versions of the definition and the rights: they change with every write, whoever writes."""
-    kinds = "crd/speculativeinferenceservices.serving.outrider.dev,clusterrole/outrider,clusterrolebinding/outrider"
-    found = cluster.kubectl("get", *kinds.split(","), "-o", "yaml").stdout
-    return {
-        f"{body['kind']}/{body['metadata']['name']}": body["metadata"]["resourceVersion"]
-        for body in yaml.safe_load(found)["items"]
-    }
+    """Versions of the definition, the rights and the operator: they change with every write, whoever writes."""
+    whole = "crd/speculativeinferenceservices.serving.outrider.dev clusterrole/outrider clusterrolebinding/outrider"
+    inside = ("get", "deployment,service,serviceaccount,networkpolicy,configmap", "-n", operator.NAMESPACE)
+    told = [cluster.kubectl(*which, "-o", "yaml").stdout for which in (("get", *whole.split()), inside)]
+    return {key(body): body["metadata"]["resourceVersion"] for text in told for body in yaml.safe_load(text)["items"]}
 
 
 def test_syncs_by_force_all_through_tuning_find_nothing_to_change_and_disturb_nothing(
-    outrider: Cluster, view: ServiceView
+    outrider: Cluster, view: ServiceView, chart: str
 ) -> None:
     before, pods, target = view.resource(), {pod["metadata"]["uid"] for pod in view.pods()}, view.target()
     deployment, setup = view.get("deployment")["metadata"], installed(outrider)
-    with Tool(outrider) as tool, Load(outrider, "synced", "chat", concurrency=64, acceptance=0.85) as load:
+    with Tool(outrider, chart) as tool, Load(outrider, "synced", "chat", concurrency=64, acceptance=0.85) as load:
         outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 4, 60)
+        tool.go_round()
         load.acceptance = 0.2
         outrider.wait_until("short drafts", lambda: view.status()["tuning"]["speculativeTokens"] <= 1, 90)
+        tool.go_round()
         outrider.wait_until("another target", lambda: view.target() != target, 120)
+        tool.go_round()
         assert view.condition("Ready")[0] == "True"
     assert tool.faults == []
-    assert tool.syncs > 10
     assert load.outcomes.keys() == {"200"}
 
     after = view.resource()
@@ -151,6 +174,8 @@ def test_syncs_by_force_all_through_tuning_find_nothing_to_change_and_disturb_no
     assert {pod["metadata"]["uid"] for pod in view.pods()} == pods
     assert view.get("deployment")["metadata"]["generation"] == deployment["generation"]
     assert installed(outrider) == setup
+    assert {"Deployment/outrider", "NetworkPolicy/outrider", "ServiceAccount/outrider"} < setup.keys()
+    assert sync_chart(outrider, "diff", chart, check=False).stdout == ""
 
 
 def test_children_bear_our_labels_and_none_of_the_tools(view: ServiceView) -> None:
