@@ -246,7 +246,8 @@ def _move_target(
 ) -> tuple[ControllerState, Change | None]:
     if target.value == state.target:
         return state, None
-    moved = replace(state, target=target.value, target_changed_s=now_s)
+    fell_s = now_s if target.value < state.target else state.target_fell_s
+    moved = replace(state, target=target.value, target_changed_s=now_s, target_fell_s=fell_s)
     reason = f"{able.limited_by}: {able.reason}; {target.why}"
     return moved, Change(now_s, "Target", str(state.target), str(target.value), reason)
 

@@ -45,6 +45,7 @@ def to_document(state: ControllerState) -> dict[str, Any]:
         "bars": [asdict(bar) for bar in state.bars],
         "target": state.target,
         "targetChanged": state.target_changed_s,
+        "targetFell": state.target_fell_s,
         "history": [asdict(change) for change in state.history],
     }
 
@@ -82,6 +83,7 @@ def _read(document: Mapping[str, Any]) -> ControllerState:
         bars=tuple(Bar(**bar) for bar in document["bars"]),
         target=max(1, int(document["target"])),
         target_changed_s=_optional(document["targetChanged"]),
+        target_fell_s=_optional(document.get("targetFell")),
         history=tuple(Change(**change) for change in document["history"])[:HISTORY],
     )
 

@@ -134,6 +134,7 @@ class ControllerState:
     target: int = DEFAULT_REQUESTS_PER_REPLICA
     """Requests in flight per replica, as KEDA's trigger has it."""
     target_changed_s: float | None = None
+    target_fell_s: float | None = None
     history: tuple[Change, ...] = ()
     """Newest first, at most `HISTORY`."""
     fitted: Fitted | None = field(default=None, compare=False, repr=False)

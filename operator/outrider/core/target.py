@@ -21,6 +21,9 @@ TARGET_DWELL_S = 120.0
 """Between two patches of the target: KEDA rebuilds its scalers on each, and a replica takes minutes to answer."""
 APART_S = 60.0
 """Between a change of schedule and one of target, so that the effect of each can be told."""
+RISE_AFTER_FALL_S = 900.0
+"""A rise that takes a fall back waits: what made the target fall may return, replicas that were given up return by a
+cold start, and on recorded traces targets of 3 and 4, or 9 and 12, took turns every few minutes."""
 URGENT_FALL = 0.2
 """A target that falls by this much while the present load is over it waits for neither: requests miss their
 objective."""
@@ -73,6 +76,8 @@ def judge(
         return Target(before, why)
     if abs(after - before) < TARGET_DEAD_BAND * before:
         return Target(before, f"held at {before}: {after} is within a tenth of it")
+    if after > before and state.target_fell_s is not None and now_s < state.target_fell_s + RISE_AFTER_FALL_S:
+        return Target(before, f"held at {before} for a quarter of an hour after its fall; then {why}")
     if before * (1.0 - URGENT_FALL) < after < before and not _matters(state, before, after):
         return Target(before, f"held at {before}: {after} asks for as many replicas")
     if 0 < after - before < RISE_DEAD_BAND * before:

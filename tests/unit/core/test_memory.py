@@ -56,6 +56,7 @@ def full_state() -> ControllerState:
         bars=(Bar(5, 4, 16, 2_000.0, 2),),
         target=42,
         target_changed_s=500.0,
+        target_fell_s=400.0,
         history=(Change(900.0, "Schedule", "1-256:3", "1-24:5 25-256:1", "at batch 12 K 3→5"),),
     )
 

@@ -60,6 +60,12 @@ BUSY = state(bursts=Bursts(highest=Peak(3_000.0, 30.0)))
             id="just moved",
         ),
         pytest.param(
+            45, state(target_fell_s=NOW_S - 899), 32,
+            "held at 32 for a quarter of an hour after its fall; then 45 with a margin of a tenth", id="fell lately",
+        ),
+        pytest.param(45, state(target_fell_s=NOW_S - 900), 45, "45 with a margin of a tenth", id="fell long ago"),
+        pytest.param(20, state(target_fell_s=NOW_S - 899), 20, "20 with a margin of a tenth", id="falls further"),
+        pytest.param(
             45, state(trial=TRIAL), 32,
             "held at 32 until the last change of K is judged; then 45 with a margin of a tenth", id="on trial",
         ),
