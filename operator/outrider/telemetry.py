@@ -8,11 +8,15 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
 SERVICE = ("namespace", "service")
+HELD_S = 180.0
+"""A number of held requests is good for so long: longer than the longest control period, and soon over where passes
+have stopped, since what it holds are GPUs."""
 
 
 class Findings:
@@ -46,6 +50,11 @@ ACCEPTANCE_LENGTH = Gauge("outrider_acceptance_length", "Estimated tokens a requ
 REQUESTS_PER_REPLICA = Gauge("outrider_requests_per_replica", "Requests in flight that one replica may carry.", SERVICE)
 DESIRED_REPLICAS = Gauge(
     "outrider_desired_replicas", "Replicas wanted for the present load, within the bounds of the resource.", SERVICE
+)
+HELD_REQUESTS = Gauge(
+    "outrider_held_requests",
+    "Requests in flight that KEDA is to see at the least, so that no replica goes that would have to come back.",
+    SERVICE,
 )
 REPLICAS_FOR_LOAD = Findings(
     "outrider_replicas_for_load", "Replicas that the present load needs, without the bounds of the resource."
@@ -96,6 +105,7 @@ _PER_SERVICE = (
     ACCEPTANCE_LENGTH,
     REQUESTS_PER_REPLICA,
     DESIRED_REPLICAS,
+    HELD_REQUESTS,
 )
 _OF_PASSES = (
     REPLICAS_FOR_LOAD,
@@ -127,6 +137,7 @@ def keep(services: set[tuple[str, str]]) -> None:
 def silence(service: tuple[str, str]) -> None:
     """End what control passes found of a service that nothing is decided for any more."""
     desire(service, None)
+    hold(service, None)
     for findings in _OF_PASSES:
         findings.tell(service, {})
 
@@ -141,6 +152,22 @@ def desire(service: tuple[str, str], replicas: int | None) -> None:
         return
     with contextlib.suppress(KeyError):  # it was never set
         DESIRED_REPLICAS.remove(*service)
+
+
+def hold(service: tuple[str, str], requests: int | None) -> None:
+    """Report the requests that a service is to be seen with at the least; None ends the series.
+
+    It turns into NaN, which is above no number, when nobody has told it anew for `HELD_S`.
+    """
+    if requests is not None:
+        HELD_REQUESTS.labels(*service).set_function(partial(_while_fresh, requests, time.monotonic()))
+        return
+    with contextlib.suppress(KeyError):  # it was never set
+        HELD_REQUESTS.remove(*service)
+
+
+def _while_fresh(value: float, told_s: float) -> float:
+    return value if time.monotonic() - told_s < HELD_S else math.nan
 
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}

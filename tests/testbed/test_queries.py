@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -163,6 +164,38 @@ def test_a_pod_that_goes_takes_its_load_along(store: Cluster, pages: Pages) -> N
     store.wait_until("both", lambda: [one["value"][1] for one in asked(store, query)] == ["14"], 30)
     pages.texts["/shrinking/chat-1"] = str
     store.wait_until("one", lambda: [one["value"][1] for one in asked(store, query)] == ["7"], 30)
+
+
+OPERATOR = "outrider-system"
+HELD = (None, "1", "1000", "NaN", "1000", None)
+"""What the operator holds of every case, one after the other: NaN is a number that it has not told for minutes."""
+
+
+def seen(in_flight: float | None, held: str | None) -> float | None:
+    """What the main trigger is to see."""
+    if not in_flight or held in (None, "NaN"):
+        return in_flight
+    return max(in_flight, float(held or 0))
+
+
+def all_say(store: Cluster, turn: int) -> bool:
+    """Whether each replica of the operator was scraped since it tells of this turn."""
+    return len(asked(store, f"turn == {turn}")) == len(REPLICAS)
+
+
+def test_the_main_trigger_sees_one_element_whatever_the_operator_holds(store: Cluster, pages: Pages) -> None:
+    """The load alone without the operator or with an old number, and nothing where no engine tells."""
+    texts = [""]
+    scraped(store, pages, OPERATOR, "operator", Pod("", scrapes=REPLICAS), lambda: texts[-1])
+    for turn, held in enumerate(HELD):
+        lines = [f'outrider_held_requests{{namespace="{case.name}",service="{SERVICE}"}} {held}' for case in CASES]
+        texts.append("\n".join([f"turn {turn}", *([] if held is None else lines), ""]))
+        store.wait_until("its scrape", partial(all_say, store, turn), 30)
+        for case in CASES:
+            answer = asked(store, queries.in_flight_or_held(case.name, SERVICE))
+            expected = seen(case.in_flight, held)
+            assert [element["metric"] for element in answer] == ([] if expected is None else [{}]), (case.name, held)
+            assert [float(one["value"][1]) for one in answer] == ([] if expected is None else [expected]), case.name
 
 
 SCRAPES = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
 from typing import Any
@@ -126,6 +127,21 @@ def test_the_autoscaler_asks_for_the_replicas_under_the_name_that_they_are_expor
     telemetry.desire(("ml", "desired"), None)
     assert REGISTRY.get_sample_value(queries.DESIRED_REPLICAS, labels) is None
     telemetry.desire(("ml", "desired"), None)  # twice is no fault
+
+
+def test_requests_that_nobody_has_held_for_minutes_are_above_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = {"namespace": "ml", "service": "held"}
+    now_s = 1000.0
+    monkeypatch.setattr(telemetry.time, "monotonic", lambda: now_s)
+    telemetry.hold(("ml", "held"), 65)
+    now_s += telemetry.HELD_S - 1.0
+    assert REGISTRY.get_sample_value(queries.HELD_REQUESTS, labels) == 65.0
+    now_s += 1.0
+    assert math.isnan(REGISTRY.get_sample_value(queries.HELD_REQUESTS, labels) or 0.0)
+    telemetry.hold(("ml", "held"), 33)
+    assert REGISTRY.get_sample_value(queries.HELD_REQUESTS, labels) == 33.0
+    telemetry.hold(("ml", "held"), None)
+    assert REGISTRY.get_sample_value(queries.HELD_REQUESTS, labels) is None
 
 
 class TestFindings:

@@ -75,10 +75,16 @@ class Bursts:
         return min(MAX_RISE, exp(sigmas * sqrt(squares / (self.times + PRIOR_TIMES))))
 
 
+def outdated(state: Bursts, now_s: float, lead_s: float) -> bool:
+    """Whether nothing was seen for so long that the peaks say nothing of the present load."""
+    return state.since_s is None or now_s - state.since_s >= 3.0 * lead_s
+
+
 def update(state: Bursts, now: Peak, now_s: float, lead_s: float) -> Bursts:
     """Add what was seen since the last call, up to ``now_s``."""
-    if state.since_s is None or now_s - state.since_s >= 3.0 * lead_s:  # nothing was seen meanwhile
+    if outdated(state, now_s, lead_s):
         return replace(state, since_s=now_s, highest=now, before=Peak())
+    assert state.since_s is not None
     if now_s - state.since_s < lead_s:
         return replace(state, highest=state.highest.over(now))
     keep, squares, times = keep_after(now_s - state.since_s, HALF_LIFE_S), state.squares, state.times

@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from outrider.core import acceptance, exploration, guards, latency, learning, verification
+from outrider.core import acceptance, bursts, exploration, guards, latency, learning, verification
 from outrider.core import target as targets
 from outrider.core.acceptance import MIN_DRAFTS, Estimate
 from outrider.core.capacity import UNKNOWN, Capacity, capacity, least_replicas
@@ -128,7 +128,7 @@ def control(
     lasting = [change for change in reversed(changes) if change.kind != "Probe"]
     state = replace(state, history=(*lasting, *state.history)[:HISTORY])
     outcome = _outcome(state, proposal, able, changes, window)
-    return replace(outcome, account=found, least_replicas=_least(state, predicted))
+    return replace(outcome, account=found, least_replicas=_least(config, state, predicted, now_s))
 
 
 def _account(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> StepAccount | None:
@@ -227,9 +227,9 @@ def _capacity(
     )
 
 
-def _least(state: ControllerState, predicted: Yield | None) -> int:
+def _least(config: ControllerConfig, state: ControllerState, predicted: Yield | None, now_s: float) -> int:
     """Replicas below which the load of the last minutes would not be borne with the target on each; 0: not known."""
-    if predicted is None:
+    if predicted is None or bursts.outdated(state.bursts, now_s, config.lead_s):
         return 0
     sizes = np.arange(1, predicted.max_batch_size + 1)
     tpot_s = predicted.under(state.schedule if state.probe is None else state.probe.before)

@@ -115,6 +115,16 @@ def desired_replicas(load: float, target: int, *, unmeasured: int, present: int,
     return max(min(max(present, fewest), most), min(present, least))
 
 
+def least_requests(target: int, *, present: int, least: int) -> int:
+    """Requests in flight to report at the least, so that by this target the HPA keeps ``least`` of the replicas that
+    are ``present``: it rounds up, and one request more than one replica fewer may carry is enough.
+
+    0 where there is nothing to keep: the first replica is kept by its load alone, or goes.
+    """
+    kept = min(present, least)
+    return (kept - 1) * target + 1 if kept > 1 else 0
+
+
 def _matters(state: ControllerState, before: int, after: int) -> bool:
     """Whether the highest load of the last minutes needs other replicas by one target than by the other."""
     load = state.bursts.recent.in_flight

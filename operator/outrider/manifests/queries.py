@@ -12,6 +12,8 @@ from outrider.manifests.meta import STABLE
 
 DESIRED_REPLICAS = "outrider_desired_replicas"
 """The operator's own metric of the replicas that it wants, by namespace and service."""
+HELD_REQUESTS = "outrider_held_requests"
+"""The operator's own metric of the requests in flight that the autoscaler is to see at the least."""
 _REPLICA = "namespace, pod"
 _ENGINE = f"{_REPLICA}, engine"
 """What one engine is. The maximum over all else counts it once, though two scrape jobs find it, or two processes
@@ -22,6 +24,16 @@ def in_flight_requests(namespace: str, service: str) -> str:
     """Requests that run or wait."""
     names = (*engine_metrics.NUM_REQUESTS_RUNNING, *engine_metrics.NUM_REQUESTS_WAITING)
     return f"sum(max by (__name__, {_ENGINE}) ({_any_of(names, namespace, service)}))"
+
+
+def in_flight_or_held(namespace: str, service: str) -> str:
+    """Requests that run or wait, or what the operator holds, if that is more.
+
+    Without the operator it is the load alone, and without the engines nothing; where nothing runs nothing is held, so
+    that an idle service falls asleep.
+    """
+    in_flight, held = in_flight_requests(namespace, service), of_operator(HELD_REQUESTS, namespace, service)
+    return f"({held} > ({in_flight} > 0)) or {in_flight}"
 
 
 def waiting_requests(namespace: str, service: str) -> str:

@@ -92,7 +92,7 @@ def _triggers(
     of replicas no target ever moves, and two of the three work without it."""
     scope = (resource.namespace, resource.name)
     further = resource.spec.autoscaling.triggers if resource.spec.autoscaling else ()
-    main = _trigger("in-flight", prometheus_url, queries.in_flight_requests(*scope), target)
+    main = _trigger("in-flight", prometheus_url, queries.in_flight_or_held(*scope), target)
     if settings.scale_by == "DesiredReplicas":
         target = DEFAULT_REQUESTS_PER_REPLICA
         main = _trigger("desired-replicas", prometheus_url, queries.desired_replicas(*scope), 1)

@@ -95,6 +95,7 @@ class ControlPass:
         _report(service, outcome)
         measures.decided(service.key, service.config, window, outcome)
         telemetry.desire(service.key, demands.observe(service, window, now_s))
+        telemetry.hold(service.key, demands.held_requests(service, window))
         await self._carry_out(service, outcome, now_s)
 
     def _observe(

@@ -8,7 +8,7 @@ from outrider.api.defaults import Resolved
 from outrider.core import demand
 from outrider.core.observation import Observation
 from outrider.core.series import Missing
-from outrider.core.target import desired_replicas
+from outrider.core.target import desired_replicas, least_requests
 from outrider.core.words import count
 from outrider.reconcile.registry import Service
 
@@ -21,19 +21,37 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
         service.demand = demand.unseen(service.demand, now_s)
         return None
     unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
-    deployment = service.children.get(f"Deployment/{service.key[1]}")
-    present = len(service.ready_pods) if deployment is None else deployment["spec"].get("replicas", 1)
     wanted = desired_replicas(
         window.in_flight,
         service.state.target,
         unmeasured=unmeasured,
-        present=present,
-        least=0 if service.outcome is None else service.outcome.least_replicas,
+        present=_present(service),
+        least=_least(service),
     )
     short = demand.shortfall(window, resolved.percentile, resolved.tpot_s, resolved.ttft_s)
     service.demand = demand.seen(service.demand, wanted, short, now_s)
     least, most = service.bounds
     return min(max(least, wanted), within_share(service, most))
+
+
+def held_requests(service: Service, window: Observation | Missing) -> int | None:
+    """The least that KEDA's in-flight trigger is to see, so that no replica goes that would have to come back; None
+    where nothing is to be kept, or another trigger does."""
+    resolved, state = service.resolved, service.state
+    if resolved is None or state is None or isinstance(window, Missing):
+        return None
+    if resolved.scaler != "KEDA" or resolved.scale_by != "Requests":
+        return None
+    return least_requests(state.target, present=_present(service), least=_least(service)) or None
+
+
+def _present(service: Service) -> int:
+    deployment = service.children.get(f"Deployment/{service.key[1]}")
+    return len(service.ready_pods) if deployment is None else int(deployment["spec"].get("replicas", 1))
+
+
+def _least(service: Service) -> int:
+    return 0 if service.outcome is None else service.outcome.least_replicas
 
 
 def within_share(service: Service, most: int) -> int:

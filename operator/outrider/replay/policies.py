@@ -278,14 +278,14 @@ class AcceptedLength(_Rule):
 
 
 class ScheduleOnly:
-    """A controller that may not move the autoscaler's target: how the rules that know no capacity are compared."""
+    """A controller that may not reach the autoscaler: how the rules that know no capacity are compared."""
 
     def __init__(self, inner: Controller) -> None:
         self.inner = inner
 
     def control(self, now_s: float, series: Sequence[Series], replicas: int) -> Commands:
-        """The inner controller's pass without its target."""
-        return replace(self.inner.control(now_s, series, replicas), in_flight_target=None)
+        """The inner controller's schedule."""
+        return replace(self.inner.control(now_s, series, replicas), in_flight_target=None, held_requests=None)
 
 
 def mean_context(window: Observation) -> float:

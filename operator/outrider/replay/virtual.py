@@ -23,6 +23,7 @@ from outrider.core.observation import observe_since
 from outrider.core.schedule import constant
 from outrider.core.series import Series
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
+from outrider.core.target import least_requests
 from outrider.engine.admission import admit
 from outrider.manifests import engine_container, engine_settings
 from outrider.reconcile.configuration import controller_config
@@ -80,7 +81,7 @@ class VirtualOperator:
         self.outcome: Outcome | None = None
         self.changes: list[Change] = []
 
-    def control(self, now_s: float, series: Sequence[Series], replicas: int) -> Commands:  # noqa: ARG002
+    def control(self, now_s: float, series: Sequence[Series], replicas: int) -> Commands:
         """One pass."""
         since_s = now_s - self.window_s
         learned_s = self.state.learned_until_s
@@ -89,4 +90,5 @@ class VirtualOperator:
         self.outcome = control(self.config, self.state, window, increment, now_s)
         self.state = self.outcome.state
         self.changes += self.outcome.changes
-        return Commands(self.state.schedule, self.state.target)
+        held = least_requests(self.state.target, present=replicas, least=self.outcome.least_replicas)
+        return Commands(self.state.schedule, self.state.target, held)

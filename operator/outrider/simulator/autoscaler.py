@@ -25,6 +25,8 @@ class Scaler(Protocol):
 
     target: float | None
     """Of the first trigger; None for one that has none."""
+    held: int
+    """Requests that the trigger for those in flight answers with at the least, while there are any."""
     wanted: int | None
     """Replicas that the load asked for at the last turn, before any bound; None if that is not known."""
 
@@ -85,6 +87,7 @@ class Planned:
 
     plan: Plan
     target: float | None = None
+    held: int = 0
     wanted: int | None = None
 
     def desired(self, now_s: float, totals: Totals, replicas: int) -> int:  # noqa: ARG002
@@ -99,6 +102,7 @@ class Autoscaler:
     config: AutoscalerConfig
     target: float | None = field(init=False)
     """Patched in place by a controller; the memory stays, as with the same HPA object."""
+    held: int = field(default=0, init=False)
     wanted: int | None = field(default=None, init=False)
     _wishes: list[tuple[float, int]] = field(default_factory=list)
     _moves: list[tuple[float, int]] = field(default_factory=list)
@@ -139,6 +143,8 @@ class Autoscaler:
             if total is None:
                 missing = True
                 continue
+            if signal == "in-flight" and total > 0:
+                total = max(total, self.held)
             ratio = total / (target * max(1, replicas))
             near = 1.0 - config.tolerance <= ratio <= 1.0 + config.tolerance
             wishes.append(replicas if near else math.ceil(total / target))

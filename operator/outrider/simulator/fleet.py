@@ -33,6 +33,8 @@ class Commands:
 
     schedule: Schedule | None = None
     in_flight_target: int | None = None
+    held_requests: int | None = None
+    """Requests in flight that the autoscaler sees at the least, while there are any; 0: what there are."""
 
 
 class Controller(Protocol):
@@ -255,6 +257,8 @@ class Fleet:
             self._generation, self._schedule = self._generation + 1, commands.schedule
         if commands.in_flight_target is not None and self._scaler is not None:
             self._scaler.target = float(commands.in_flight_target)
+        if commands.held_requests is not None and self._scaler is not None:
+            self._scaler.held = commands.held_requests
         for replica in self._ready():
             self._deliver(replica, now_s)
 

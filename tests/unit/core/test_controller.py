@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outrider.core.bursts import Bursts, Peak
 from outrider.core.controller import control
 from outrider.core.exploration import MAX_PERIODS
 from outrider.core.observation import Histogram, Observation
@@ -123,6 +124,15 @@ def test_replicas_that_carry_the_load_stay() -> None:
     """32 requests yield as many tokens as one replica does at its target of 8, several times over."""
     assert run(learnt(target=40), observation(), mode="Fixed").least_replicas == 1
     assert run(learnt(target=8), observation(), mode="Observe").least_replicas == 3
+
+
+def test_a_load_that_nobody_has_seen_for_long_keeps_no_replica() -> None:
+    """One engine that can never be read stops the peaks; they must not hold replicas for good."""
+    partly = replace(observation(), left_out=(GONE,))
+    long_ago = Bursts(-10_000.0, Peak(1e6, 100.0))
+    assert run(learnt(target=8, bursts=long_ago), partly, mode="Fixed").least_replicas == 0
+    lately = Bursts(0.0, Peak(1e6, 100.0))
+    assert run(learnt(target=8, bursts=lately), partly, mode="Fixed").least_replicas > 1
 
 
 def test_a_target_rises_by_half_at_a_time() -> None:

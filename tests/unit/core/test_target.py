@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outrider.core.bursts import Bursts, Peak
 from outrider.core.capacity import UNKNOWN, Capacity
@@ -13,7 +15,7 @@ from outrider.core.latency import Cell, LatencyState
 from outrider.core.schedule import parse_text
 from outrider.core.series import Missing
 from outrider.core.state import ControllerState, Trial, initial_state
-from outrider.core.target import desired_replicas, judge, replicas_for
+from outrider.core.target import desired_replicas, judge, least_requests, replicas_for
 from tests.unit.core.builders import config, observation
 
 NOW_S = 1000.0
@@ -134,3 +136,15 @@ def test_doubt_about_some_replicas_moves_nothing(load: float, unmeasured: int, p
 )
 def test_no_replica_goes_that_would_have_to_come_back(load: float, present: int, least: int, wanted: int) -> None:
     assert desired_replicas(load, 32, unmeasured=0, present=present, least=least) == wanted
+
+
+@given(st.integers(1, 512), st.integers(0, 40), st.integers(0, 40))
+def test_the_autoscaler_rounds_what_is_held_to_the_replicas_that_stay(target: int, present: int, least: int) -> None:
+    requests = least_requests(target, present=present, least=least)
+    kept = min(present, least)
+    assert -(-requests // target) == (kept if kept > 1 else 0)
+
+
+def test_a_target_that_falls_before_the_number_held_follows_asks_for_no_replica_more() -> None:
+    """KEDA may have the new target while Prometheus still has what the old one made."""
+    assert -(-least_requests(40, present=3, least=3) // 28) == 3

@@ -28,7 +28,7 @@ def test_all_triggers_are_sums_with_average_values_that_do_not_read_silence_as_z
         assert trigger["metricType"] == "AverageValue"
         assert trigger["useCachedMetrics"] is True
         assert trigger["metadata"]["ignoreNullValues"] == "false"
-        assert trigger["metadata"]["query"].startswith("sum(")
+        assert trigger["metadata"]["query"].startswith(("sum(", "(max(outrider_held_requests"))
         assert "avg(" not in trigger["metadata"]["query"]
 
 
@@ -143,6 +143,11 @@ def test_queries_in_full() -> None:
         + labels
         + ")) * 100"
     )
+
+
+def test_the_main_trigger_sees_what_the_operator_holds_if_that_is_more_than_a_load_that_is_there() -> None:
+    load, held = queries.in_flight_requests("ml", "chat"), queries.of_operator("outrider_held_requests", "ml", "chat")
+    assert spec()["triggers"][0]["metadata"]["query"] == f"({held} > ({load} > 0)) or {load}"
 
 
 def test_label_values_are_escaped() -> None:

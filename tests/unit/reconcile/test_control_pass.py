@@ -17,7 +17,7 @@ from outrider.core.decision import Change
 from outrider.core.schedule import constant
 from outrider.core.series import Missing, Series
 from outrider.errors import EngineUnreachable, Malformed, Unreachable
-from outrider.reconcile import events
+from outrider.reconcile import demands, events
 from outrider.reconcile.control import SAVE_EVERY_S, every
 
 from .builders import EAGER, KEY, World, busy_series, pod, settings, unavailable
@@ -479,6 +479,31 @@ async def test_a_number_of_replicas_that_nobody_knows_any_more_is_not_exported()
     await world.reconcile()
     await world.control.run()
     assert desired() is None
+
+
+def held() -> float | None:
+    return REGISTRY.get_sample_value("outrider_held_requests", {"namespace": "ml", "service": "chat"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "least", "requests"),
+    [
+        pytest.param(SCALED, 9, 33.0, id="both that run, of a target of 32"),
+        pytest.param(SCALED, 1, None, id="the first one goes or stays by its load"),
+        pytest.param({"spec.autoscaling": {"maxReplicas": 6, "scaleBy": "DesiredReplicas"}}, 9, None, id="by number"),
+        pytest.param({"spec.autoscaling": {"mode": "External"}}, 9, None, id="external"),
+        pytest.param({"spec.autoscaling": None}, 9, None, id="nobody scales"),
+    ],
+)
+async def test_keda_can_read_how_many_requests_keep_the_replicas_that_bear_the_load(
+    changes: dict[str, Any], least: int, requests: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demands, "_least", lambda _: least)
+    world = await under_load(changes, 10.0)
+    assert held() == requests
+    world.metrics.error = GONE
+    await world.control.run()
+    assert held() is None, "what nobody knows any more holds nothing"
 
 
 async def test_a_replica_that_prometheus_lost_sends_no_other_away() -> None:

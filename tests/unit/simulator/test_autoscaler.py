@@ -100,3 +100,18 @@ def test_the_target_for_waiting_requests_moves_with_the_first_one() -> None:
 def test_a_plan_is_kept_to_whatever_the_metrics_say() -> None:
     planned = Plan([(0.0, 3), (60.0, 5)]).scaler()
     assert [planned.desired(now_s, {"in-flight": 900}, 1) for now_s in (0.0, 59.0, 60.0, 900.0)] == [3, 3, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("total", "replicas", "desired"),
+    [
+        pytest.param(12, 4, 3, id="three of four stay"),
+        pytest.param(38, 3, 4, id="a rise by the load"),
+        pytest.param(0, 4, 1, id="without any load nothing stays"),
+        pytest.param(None, 4, 4, id="without a metric the number stays"),
+    ],
+)
+def test_held_requests_keep_replicas_while_there_are_any(total: float | None, replicas: int, desired: int) -> None:
+    scaler = autoscaler(scale_down_pods=10)
+    scaler.held = 21
+    assert scaler.desired(0.0, {"in-flight": total}, replicas) == desired
