@@ -101,11 +101,11 @@ def _arms(case: Case, cold_start_s: float) -> Mapping[str, Sequence[float]]:
 
 
 @cache
-def service(tpot_ms: int) -> Rendered:
-    """The service with a TPOT objective, rendered once a process."""
+def service(tpot_ms: int, cold_start_s: float) -> Rendered:
+    """The service with a TPOT objective, rendered once a process; its operator has seen a pod start."""
     manifest = read_manifest(MANIFEST)
     manifest["spec"]["objectives"]["tpotMilliseconds"] = tpot_ms
-    return render(manifest, CONTROL_S)
+    return render(manifest, CONTROL_S, cold_start_s)
 
 
 @cache
@@ -116,7 +116,7 @@ def card(slowed: float) -> Profile:
 
 def play(case: Case, arm: str, setting: float, cold_start_s: float, seed: int) -> Replay:
     """Replay a case."""
-    rendered, profile = service(case.tpot_ms), card(case.slowed)
+    rendered, profile = service(case.tpot_ms, cold_start_s), card(case.slowed)
     requests = list(fitted(case.source.requests(seed), rendered.settings.max_model_len))
     known = Known(profile, rendered.settings, rendered.config.allowed)
     bounds = (max(1, rendered.resolved.min_replicas), rendered.resolved.max_replicas)

@@ -149,7 +149,8 @@ class Autoscaling(Part):
     of their namespace."""
     scale_down_stabilization_seconds: Annotated[Int, Field(ge=0, le=3600)] | None = None
     """For how long load must stay low before a replica is given up, in seconds, 0 to 3600, for example 600; the
-    operator's own setting, 300 unless it was changed, when left out."""
+    operator's own setting, 300 unless it was changed, when left out, or as long as its pods take to start if that is
+    longer."""
     kv_cache_target_percent: Annotated[Int, Field(ge=1, le=100)] | None = None
     """Share of a replica's KV cache that may be in use, in percent, 1 to 100, for example 70; above it replicas are
     added. 80 when left out."""

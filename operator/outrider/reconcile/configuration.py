@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from outrider.api.defaults import Resolved
-from outrider.core.state import ControllerConfig
+from outrider.api.resource import Spec
+from outrider.core.state import DEFAULT_LEAD_S, ControllerConfig
 from outrider.manifests.engine_container import EngineContainer
+
+LONGEST_LEAD_S = 900.0
+"""Peaks of more than a quarter of an hour say little about the next one."""
+LOOK_BACK_STEP_S = 300
+LONGEST_LOOK_BACK_S = 3600
+"""The HPA takes no more."""
 
 
 def controller_config(
-    resolved: Resolved, container: EngineContainer, *, period_s: float, frozen: bool = False
+    resolved: Resolved,
+    container: EngineContainer,
+    *,
+    period_s: float,
+    frozen: bool = False,
+    cold_start_s: float | None = None,
 ) -> ControllerConfig:
-    """The configuration of a service's controller; the demo's replay asks for the same one."""
+    """The configuration of a service's controller; the demo's replay asks for the same one. ``cold_start_s`` is what
+    starts of its pods take, None before any was seen."""
     return ControllerConfig(
         mode=resolved.mode,
         policy=resolved.policy,
@@ -24,4 +39,27 @@ def controller_config(
         period_s=period_s,
         frozen=frozen,
         ttft_objective_s=resolved.ttft_s,
+        lead_s=lead_s(cold_start_s),
     )
+
+
+def lead_s(cold_start_s: float | None) -> float:
+    """How far ahead replicas must be asked for, seconds: a cold start, in whole half minutes, so that a second more
+    or less is no other configuration. No less than the default, since peaks of a shorter time are mostly chance, and
+    no more than `LONGEST_LEAD_S`."""
+    if cold_start_s is None:
+        return DEFAULT_LEAD_S
+    return min(LONGEST_LEAD_S, max(DEFAULT_LEAD_S, 30.0 * ceil(cold_start_s / 30.0)))
+
+
+def look_back_s(spec: Spec, resolved: Resolved, cold_start_s: float | None) -> int:
+    """For how long load must stay low before the HPA gives a replica up, seconds.
+
+    The user's number, or the operator's, and then no shorter than a cold start, in steps of `LOOK_BACK_STEP_S`: each
+    other number is a patch of the ScaledObject.
+    """
+    own = None if spec.autoscaling is None else spec.autoscaling.scale_down_stabilization_seconds
+    if own is not None or cold_start_s is None:
+        return resolved.scale_down_stabilization_s
+    started_s = LOOK_BACK_STEP_S * ceil(cold_start_s / LOOK_BACK_STEP_S)
+    return max(resolved.scale_down_stabilization_s, min(LONGEST_LOOK_BACK_S, started_s))

@@ -68,6 +68,8 @@ class EnginePod:
     pending_since_s: float | None = None
     """Since when it has been waiting for a node."""
     ready_since_s: float | None = None
+    cold_start_s: float | None = None
+    """From its making to its readiness, seconds; None before that, and for one whose engine had to start again."""
     startup_budget_s: float | None = None
     """What its start-up probe allows; None without one."""
     grace_s: float = 30.0
@@ -88,6 +90,7 @@ class EnginePod:
         scheduled, ready = conditions.get("PodScheduled", {}), conditions.get("Ready", {})
         unscheduled = scheduled.get("status") == "False"
         failed = status.get("phase") == "Failed"
+        ready_since_s = _seconds(ready.get("lastTransitionTime")) if ready.get("status") == "True" else None
         return cls(
             name=meta["name"],
             uid=meta["uid"],
@@ -105,7 +108,8 @@ class EnginePod:
             served_life=restarts if container.get("started") else None,
             ending=_ending(container, restarts),
             pending_since_s=_seconds(scheduled.get("lastTransitionTime")) if unscheduled else None,
-            ready_since_s=_seconds(ready.get("lastTransitionTime")) if ready.get("status") == "True" else None,
+            ready_since_s=ready_since_s,
+            cold_start_s=None if restarts else _between(_seconds(meta.get("creationTimestamp")), ready_since_s),
             startup_budget_s=_startup_budget(_engine(spec.get("containers", []))),
             grace_s=float(spec.get("terminationGracePeriodSeconds", 30)),
             devices=_devices(spec),
@@ -124,6 +128,10 @@ class EnginePod:
         if self.ending.life == self.served_life or self.container != ENGINE_CONTAINER:
             return False
         return 0 <= self.ending.ran_s - self.startup_budget_s <= self.grace_s + KILL_SLACK_S
+
+
+def _between(since_s: float | None, until_s: float | None) -> float | None:
+    return None if since_s is None or until_s is None else max(0.0, until_s - since_s)
 
 
 def _devices(spec: Manifest) -> tuple[tuple[str, int], ...]:

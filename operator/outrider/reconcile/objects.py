@@ -45,7 +45,7 @@ from outrider.reconcile import (
     replicas,
     status,
 )
-from outrider.reconcile.configuration import controller_config
+from outrider.reconcile.configuration import controller_config, look_back_s
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 
@@ -163,7 +163,13 @@ class ObjectsPass:
     ) -> None:
         settings = self._neighbours.settings
         frozen = settings.paused or resource.spec.paused
-        one.config = controller_config(resolved, container, period_s=settings.control_period_s, frozen=frozen)
+        one.config = controller_config(
+            resolved,
+            container,
+            period_s=settings.control_period_s,
+            frozen=frozen,
+            cold_start_s=one.cold_start_s,
+        )
         if not frozen or one.bounds is None:
             one.bounds = None if resolved.scaler == "Off" else (resolved.min_replicas, resolved.max_replicas)
         if one.state is None:
@@ -207,7 +213,7 @@ class ObjectsPass:
                 target=state.target,
                 prometheus_url=settings.keda_prometheus,
                 polling_s=settings.keda_polling_interval_s,
-                stabilization_s=resolved.scale_down_stabilization_s,
+                stabilization_s=look_back_s(resource.spec, resolved, one.cold_start_s),
                 most=demands.within_share(one, resolved.max_replicas),
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)

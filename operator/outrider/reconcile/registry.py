@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median_high
 from typing import Any
 
 from outrider.adapters.kube import FIELD_MANAGER, REPLICAS_MANAGER
@@ -132,6 +133,12 @@ class Service:
         """Pods that serve, in order of name."""
         return [pod for _, pod in sorted(self.pods.items()) if pod.ready and not pod.terminating]
 
+    @property
+    def cold_start_s(self) -> float | None:
+        """What starts of its present pods took, seconds: the median, the greater of two; None before any was seen."""
+        seen = [pod.cold_start_s for pod in self.pods.values() if pod.cold_start_s is not None]
+        return median_high(seen) if seen else None
+
 
 class Registry:
     """All services, by namespace and name."""
@@ -236,9 +243,12 @@ class Registry:
 
 def _with_past(pod: EnginePod, before: EnginePod | None) -> EnginePod:
     """The pod, with what was seen of it before and its status no longer tells."""
-    if before is None or before.uid != pod.uid or pod.served_life is not None:
+    if before is None or before.uid != pod.uid:
         return pod
-    return replace(pod, served_life=before.served_life)
+    served_life = before.served_life if pod.served_life is None else pod.served_life
+    # Of a pod that was unready for a while the status tells the end of that, not of its start.
+    cold_start_s = pod.cold_start_s if before.cold_start_s is None else before.cold_start_s
+    return replace(pod, served_life=served_life, cold_start_s=cold_start_s)
 
 
 def _verdict(hpa: Manifest) -> tuple[Any, ...]:

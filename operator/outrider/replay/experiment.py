@@ -53,7 +53,7 @@ class Experiment:
 
     def render(self) -> Rendered:
         """The resource as the operator understands it; raises `outrider.errors.InvalidSpec`."""
-        return render(self.manifest, CONTROL_S)
+        return render(self.manifest, CONTROL_S, self.cold_start_s)
 
     def bounds(self, rendered: Rendered) -> tuple[int, int]:
         """The fewest and the most replicas of the autoscaler: replicas without GPUs would stay Pending.

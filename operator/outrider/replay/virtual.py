@@ -51,8 +51,11 @@ class Rendered:
         return replace(self.settings, plugin=replace(self.settings.plugin, initial_schedule=flat))
 
 
-def render(manifest: Mapping[str, Any], period_s: float) -> Rendered:
-    """Parse, admit and render a resource; raises `outrider.errors.InvalidSpec` as the operator's status would say."""
+def render(manifest: Mapping[str, Any], period_s: float, cold_start_s: float | None = None) -> Rendered:
+    """Parse, admit and render a resource; raises `outrider.errors.InvalidSpec` as the operator's status would say.
+
+    ``cold_start_s`` is what the operator is to know of starts.
+    """
     # The API server adds these two; nothing of the engine depends on them.
     metadata = {"uid": "virtual", "generation": 1, **manifest["metadata"]}
     resource = parse({**manifest, "metadata": metadata})
@@ -61,7 +64,7 @@ def render(manifest: Mapping[str, Any], period_s: float) -> Rendered:
     admit(engine)
     container = engine_container.build(resource, resolved, engine)
     environment = {one["name"]: one["value"] for one in container.env if "value" in one}
-    config = controller_config(resolved, container, period_s=period_s)
+    config = controller_config(resolved, container, period_s=period_s, cold_start_s=cold_start_s)
     return Rendered(resolved, config, command_line.parse(container.args, environment))
 
 

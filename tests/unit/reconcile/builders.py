@@ -52,6 +52,7 @@ def pod(
     startup_s: int = 1800,
     grace_s: int = 90,
     ready_since: str | None = None,
+    created: str | None = None,
     **status: Any,
 ) -> Manifest:
     """An engine pod as the API server has it; ``container`` is the container's state, ``status`` more of the pod's."""
@@ -61,6 +62,8 @@ def pod(
         "uid": uid or ENGINE_UID + name,
         "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": revision},
     }
+    if created is not None:
+        meta["creationTimestamp"] = created
     if terminating:
         meta["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     readiness = {"type": "Ready", "status": "True" if ready else "False"}

@@ -188,3 +188,42 @@ def test_a_container_beside_a_ready_engine(engine: Manifest, guard: Manifest, na
     one["status"]["containerStatuses"] = statuses
     found = EnginePod.of(one)
     assert (found.container, found.beside) == (named, named == "guard")
+
+
+CREATED = "2027-01-15T08:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("one", "took_s"),
+    [
+        pytest.param(pod(created=CREATED, ready_since="2027-01-15T08:04:10Z"), 250.0, id="it is ready"),
+        pytest.param(pod(created=CREATED, ready=False), None, id="it is not"),
+        pytest.param(
+            pod(created=CREATED, ready_since="2027-01-15T09:00:00Z", restarts=1), None, id="its engine started again"
+        ),
+    ],
+)
+def test_how_long_a_pod_took_to_start(one: Manifest, took_s: float | None) -> None:
+    assert EnginePod.of(one).cold_start_s == took_s
+
+
+def test_a_pod_that_was_unready_for_a_while_started_no_later() -> None:
+    registry = Registry()
+    registry.resource_event("ADDED", body())
+    registry.child_event("ADDED", pod(created=CREATED, ready_since="2027-01-15T08:04:10Z"))
+    registry.child_event("MODIFIED", pod(created=CREATED, ready=False))
+    registry.child_event("MODIFIED", pod(created=CREATED, ready_since="2027-01-15T11:00:00Z"))
+    service = registry.get(KEY)
+    assert service is not None
+    assert service.cold_start_s == 250.0
+
+
+def test_a_service_starts_as_the_median_of_its_pods() -> None:
+    registry = Registry()
+    registry.resource_event("ADDED", body())
+    service = registry.get(KEY)
+    assert service is not None
+    assert service.cold_start_s is None
+    for name, minute in (("chat-a", 1), ("chat-b", 4), ("chat-c", 30)):
+        registry.child_event("ADDED", pod(name, created=CREATED, ready_since=f"2027-01-15T08:{minute:02}:00Z"))
+    assert service.cold_start_s == 240.0

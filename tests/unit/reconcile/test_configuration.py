@@ -1,0 +1,57 @@
+"""What a measured cold start changes: how far ahead replicas are asked for, and how long the HPA looks back."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.api.defaults import resolve
+from outrider.api.resource import parse
+from outrider.reconcile.configuration import lead_s, look_back_s
+
+from .builders import World, body, pod
+
+
+@pytest.mark.parametrize(
+    ("cold_start_s", "expected_s"),
+    [
+        pytest.param(None, 120.0, id="none was seen"),
+        pytest.param(20.0, 120.0, id="shorter than what peaks can tell"),
+        pytest.param(250.0, 270.0, id="in half minutes"),
+        pytest.param(270.0, 270.0, id="just a half minute"),
+        pytest.param(5000.0, 900.0, id="longer than what peaks can tell"),
+    ],
+)
+def test_replicas_are_asked_for_a_cold_start_ahead(cold_start_s: float | None, expected_s: float) -> None:
+    assert lead_s(cold_start_s) == expected_s
+
+
+@pytest.mark.parametrize(
+    ("own", "cold_start_s", "expected_s"),
+    [
+        pytest.param(None, None, 300, id="the operator's"),
+        pytest.param(None, 299.0, 300, id="a start within it"),
+        pytest.param(None, 301.0, 600, id="a longer start"),
+        pytest.param(None, 9000.0, 3600, id="no more than the HPA takes"),
+        pytest.param(60, 301.0, 60, id="the user's own number stands"),
+    ],
+)
+def test_a_replica_goes_no_sooner_than_one_would_come(
+    own: int | None, cold_start_s: float | None, expected_s: int
+) -> None:
+    changes = {} if own is None else {"spec.autoscaling.scaleDownStabilizationSeconds": own}
+    spec = parse(body(changes)).spec
+    assert look_back_s(spec, resolve(spec), cold_start_s) == expected_s
+
+
+async def test_both_follow_the_pods_of_a_service() -> None:
+    world = World()
+    world.add()
+    started = pod(created="2027-01-15T08:00:00Z", ready_since="2027-01-15T08:07:00Z")
+    world.registry.child_event("ADDED", started)
+    await world.settle()
+    service = world.service()
+    assert service.config is not None
+    assert service.config.lead_s == 420.0
+    scaled = world.kube.objects["ScaledObject", "ml", "chat"]
+    behavior = scaled["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleDown"]["stabilizationWindowSeconds"] == 600
