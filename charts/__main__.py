@@ -48,6 +48,27 @@ subjects:
   - kind: ServiceAccount
     name: outrider
     namespace: outrider-system
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: outrider-lease
+  namespace: outrider-system
+rules:
+{own}---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: outrider-lease
+  namespace: outrider-system
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: outrider-lease
+subjects:
+  - kind: ServiceAccount
+    name: outrider
+    namespace: outrider-system
 """
 
 
@@ -59,9 +80,14 @@ def definition() -> str:
 
 def rbac(rules: str) -> str:
     """The manifests for kubectl, in all namespaces, with the comments of the rules."""
-    everywhere = rules.partition("\nnamed:\n")[0]
-    kept = [line for line in everywhere.splitlines(keepends=True) if line.startswith("  ")]
-    return RBAC.format(rules="".join(kept))
+    kinds: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in rules.splitlines(keepends=True):
+        if line.startswith("  "):
+            lines.append(line)
+        elif line.endswith(":\n"):
+            lines = kinds.setdefault(line.removesuffix(":\n"), [])
+    return RBAC.format(rules="".join(kinds["namespaced"] + kinds["cluster"]), own="".join(kinds["own"]))
 
 
 def main(arguments: list[str]) -> int:

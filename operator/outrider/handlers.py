@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import kopf
 
@@ -51,11 +51,21 @@ CONTROL_LATE = 4
 """Control periods without a finished pass after which the process counts as dead and is restarted."""
 
 
+class Leads(Protocol):
+    """Who knows whether this operator is the active one."""
+
+    def leads(self) -> bool:
+        """Whether it may act, at this moment."""
+
+    def sentence(self) -> str:
+        """How it stands, for people."""
+
+
 class Operator:
     """One process: registry, queue, both passes, and the tasks that run them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, leadership: Leads) -> None:
+        self.settings, self.leadership = settings, leadership
         self.registry = Registry()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -66,7 +76,8 @@ class Operator:
 
     async def start(self) -> None:
         """Connect to the neighbours and start the two flows."""
-        kube, engines = await Kube.connect(), EngineAdmin()
+        leads = self.leadership.leads
+        kube, engines = await Kube.connect(may_write=leads), EngineAdmin(may_write=leads)
         self._closing.push_async_callback(kube.close)
         self._closing.push_async_callback(engines.close)
         store = Prometheus(self.settings.prometheus, Access.of(self.settings))
@@ -168,6 +179,10 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
     @kopf.on.probe(id="control_pass_age_seconds", errors=kopf.ErrorsMode.PERMANENT, registry=registry)
     async def control_pass_age(**_: Any) -> float:
         return operator.control_age_s()
+
+    @kopf.on.probe(id="leader", registry=registry)
+    async def leader(**_: Any) -> str:
+        return operator.leadership.sentence()
 
     @kopf.on.probe(id="watch", errors=kopf.ErrorsMode.PERMANENT, registry=registry)
     async def watch(**_: Any) -> str:

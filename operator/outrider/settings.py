@@ -88,6 +88,12 @@ class Settings(BaseSettings):
     operator_namespace: str | None = None
     """Namespace in which the operator runs, to which NetworkPolicies open the engines' admin ports; its pods in any
     namespace when left out."""
+    leader_lease: str = Field(default="outrider", max_length=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    """Lease in the operator's namespace that only one operator holds at a time, the active one; operators that look
+    after different namespaces need different names."""
+    pod_name: str | None = Field(default=None, min_length=1, max_length=253)
+    """Name of the operator's pod, by which the Lease says who is active; the host's name and a random number when left
+    out."""
     control_period_s: float = Field(default=15.0, ge=1.0, le=120.0)
     """Seconds between two control passes."""
     scrape_interval_s: float = Field(default=5.0, ge=0.5, le=15.0)

@@ -82,6 +82,7 @@ LATENCY_SECONDS = Findings(
     "outrider_latency_seconds", "The last window's time at the percentile of the resource.", "objective"
 )
 CONDITIONS = Findings("outrider_condition", "1 for each condition as it stands.", "type", "status", "reason")
+LEADER = Gauge("outrider_leader", "1 for the operator that is active, 0 for one that waits for it to end.")
 SERVICES = Gauge("outrider_services", "Services under control.")
 CONTROL_PASS_SECONDS = Histogram("outrider_control_pass_seconds", "Duration of a control pass over the whole fleet.")
 LAST_CONTROL_PASS = Gauge(

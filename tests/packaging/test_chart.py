@@ -113,6 +113,8 @@ class TestRendering:
             "ServiceAccount": "outrider-system",
             "Deployment": "outrider-system",
             "Service": "outrider-system",
+            "Role": "outrider-system",
+            "RoleBinding": "outrider-system",
         }
 
     def test_every_object_has_our_labels_and_the_users(self, helm: Helm, everything: Path) -> None:
@@ -133,7 +135,8 @@ class TestRendering:
 class TestOptionalParts:
     def test_by_default_there_are_none(self, helm: Helm) -> None:
         assert kinds(helm.render(*MONITORING)) == {
-            "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment", "Service",
+            "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+            "Deployment", "Service",
         }  # fmt: skip
 
     def test_what_the_cluster_does_not_know_is_left_out(self, helm: Helm, everything: Path) -> None:
@@ -203,23 +206,26 @@ class TestRights:
         role, binding = one(objects, "ClusterRole"), one(objects, "ClusterRoleBinding")
         assert role["rules"] == [*rules["namespaced"], *rules["cluster"]] == one(deployed, "ClusterRole")["rules"]
         assert binding["subjects"] == one(deployed, "ClusterRoleBinding")["subjects"]
-        assert "Role" not in kinds(objects)
+        own = one(objects, "Role")
+        assert own["rules"] == rules["own"] == one(deployed, "Role")["rules"]
+        assert own["metadata"]["namespace"] == one(deployed, "Role")["metadata"]["namespace"] == "outrider-system"
 
     def test_in_named_namespaces_each_gets_a_role_and_the_cluster_is_only_read(self, helm: Helm) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
         objects = helm.render("--set", "rbac.aggregate=false", "--set", "watchNamespaces={ml,research}")
         assert one(objects, "ClusterRole")["rules"] == [*rules["cluster"], *rules["named"]]
         roles = [each for each in objects if each["kind"] == "Role"]
-        assert [each["metadata"]["namespace"] for each in roles] == ["ml", "research"]
-        assert all(each["rules"] == rules["namespaced"] for each in roles)
+        assert [each["metadata"]["namespace"] for each in roles] == ["outrider-system", "ml", "research"]
+        assert all(each["rules"] == rules["namespaced"] for each in roles[1:])
         bindings = [each for each in objects if each["kind"] == "RoleBinding"]
-        assert [each["metadata"]["namespace"] for each in bindings] == ["ml", "research"]
+        assert [each["metadata"]["namespace"] for each in bindings] == ["outrider-system", "ml", "research"]
         assert {each["subjects"][0]["namespace"] for each in bindings} == {"outrider-system"}
         assert environment(objects)["OUTRIDER_NAMESPACES"] == "ml,research"
 
     def test_rights_can_be_left_to_others(self, helm: Helm) -> None:
         objects = helm.render("--set", "rbac.create=false,rbac.aggregate=false,serviceAccount.create=false")
-        assert not {"ClusterRole", "ClusterRoleBinding", "ServiceAccount"} & kinds(objects)
+        kept = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}
+        assert not kept & kinds(objects)
 
     def test_users_who_may_view_or_edit_may_do_so_with_services(self, helm: Helm) -> None:
         roles = {each["metadata"]["name"]: each for each in helm.render() if each["kind"] == "ClusterRole"}
@@ -230,9 +236,25 @@ class TestRights:
 
 
 class TestPod:
-    def test_there_is_one_operator_and_never_two(self, helm: Helm) -> None:
+    def test_there_is_one_operator_unless_more_are_asked_for(self, helm: Helm) -> None:
         spec = one(helm.render(), "Deployment")["spec"]
         assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+        assert "topologySpreadConstraints" not in spec["template"]["spec"]
+
+    def test_of_two_operators_an_upgrade_leaves_one_and_nodes_are_different(self, helm: Helm) -> None:
+        spec = one(helm.render("--set", "replicas=2"), "Deployment")["spec"]
+        assert spec["replicas"] == 2
+        assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+        (spread,) = spec["template"]["spec"]["topologySpreadConstraints"]
+        assert spread["labelSelector"]["matchLabels"] == spec["selector"]["matchLabels"]
+
+    @pytest.mark.parametrize("name", ["outrider", "team-a-outrider"])
+    def test_the_lease_and_the_right_to_it_bear_the_releases_name(self, helm: Helm, name: str) -> None:
+        """Operators of two releases, which look after different namespaces, must not wait for each other."""
+        objects = helm.render("--set", f"fullnameOverride={name}", "--set", "watchNamespaces={ml}")
+        role = next(each for each in objects if each["kind"] == "Role" and each["metadata"]["name"] == f"{name}-lease")
+        assert environment(objects)["OUTRIDER_LEADER_LEASE"] == name
+        assert [rule.get("resourceNames") for rule in role["rules"]] == [[name], None]
 
     def test_it_gets_its_token_and_others_of_the_account_do_not(self, helm: Helm) -> None:
         objects = helm.render()
@@ -284,7 +306,8 @@ class TestPod:
         known = {variable(name) for name in Settings.model_fields}
         assert set(found) <= known
         bound = {"OUTRIDER_BIND_ADDRESS", "OUTRIDER_HEALTH_PORT"}  # within the pod, and of no use to a user
-        other = {"OUTRIDER_PROMETHEUS_BEARER_TOKEN_FILE", "OUTRIDER_OPERATOR_NAMESPACE"}  # see below; by the pod itself
+        by_pod = {"OUTRIDER_OPERATOR_NAMESPACE", "OUTRIDER_POD_NAME"}
+        other = {"OUTRIDER_PROMETHEUS_BEARER_TOKEN_FILE"} | by_pod  # see below for the first
         assert known - set(found) == bound | other
         assert settings.prometheus_headers == (("X-Scope-OrgID", "ml"), ("X-Team", "serving"))
         assert settings.auth_modes == ("basic", "tls")
@@ -354,7 +377,7 @@ class TestRefusals:
         [
             pytest.param("image.tags=x", "'tags' not allowed", id="an unknown key"),
             pytest.param("watchNamespace=ml", "'watchNamespace' not allowed", id="an unknown key at the top"),
-            pytest.param("replicas=2", "'replicas' not allowed", id="a second operator"),
+            pytest.param("replicas=0", "/replicas", id="no operator"),
             pytest.param("prometheus.url=", "/prometheus/url", id="no store"),
             pytest.param("prometheus.url=prometheus:9090", "/prometheus/url", id="no scheme"),
             pytest.param("prometheus.url=http://u:p@store", "/prometheus/url", id="a password in the address"),

@@ -58,13 +58,13 @@ class TestFiles:
 
     def test_the_rules_for_kubectl_are_those_of_the_chart(self) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
-        documents = yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text())
-        (role,) = (one for one in documents if one["kind"] == "ClusterRole")
-        assert role["rules"] == [*rules["namespaced"], *rules["cluster"]]
+        documents = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
+        found = {one["kind"]: one["rules"] for one in documents if "rules" in one}
+        assert found == {"ClusterRole": [*rules["namespaced"], *rules["cluster"]], "Role": rules["own"]}
 
     def test_nothing_is_allowed_that_would_let_the_operator_allow_itself_more(self) -> None:
         rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
-        every = [*rules["namespaced"], *rules["cluster"], *rules["named"]]
+        every = [rule for part in ("namespaced", "own", "cluster", "named") for rule in rules[part]]
         assert all("*" not in rule[part] for rule in every for part in ("apiGroups", "resources", "verbs"))
         assert not {"rbac.authorization.k8s.io"} & {group for rule in every for group in rule["apiGroups"]}
         (secrets,) = (rule for rule in every if "secrets" in rule["resources"])

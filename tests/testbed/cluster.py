@@ -248,6 +248,10 @@ class Cluster:
         """Have Prometheus scrape ``http://address/metrics`` too, such as the operator's own metrics."""
         prometheus.add_target(self._now.layout.data, job, address, labels or {})
 
+    def exit_status(self, name: str) -> int | None:
+        """How a process that was started here ended (negative: the signal); None while it runs."""
+        return self._now.table.exit_status(name)
+
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Write a kubeconfig with a fresh token of a service account, which must exist, and return its path."""
         layout = self._now.layout

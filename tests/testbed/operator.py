@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.cluster import Cluster
+from tests.testbed.processes import Process
 from tests.testbed.tools import PROMETHEUS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,34 +29,38 @@ def install(cluster: Cluster) -> None:
     cluster.wait_for_definition("speculativeinferenceservices.serving.outrider.dev")
 
 
-def start(cluster: Cluster, settings: Mapping[str, str] | None = None) -> None:
-    """Start the operator; it logs to the cluster's folder, and ends with the cluster at the latest."""
+def start(cluster: Cluster, settings: Mapping[str, str] | None = None, name: str = PROCESS) -> Process:
+    """Start the operator, or one of several; it logs to the cluster's folder, and ends with the cluster at the latest.
+
+    It plays a pod of its name: one that is started again goes on with its own lease, as a container in its pod does.
+    """
     environment = {
         "KUBECONFIG": str(cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT)),
+        "OUTRIDER_POD_NAME": name,
         "OUTRIDER_PROMETHEUS_URL": cluster.prometheus_url,
         "OUTRIDER_BIND_ADDRESS": "127.0.0.1",
-        "OUTRIDER_METRICS_PORT": str(cluster.port("outrider-metrics")),
-        "OUTRIDER_HEALTH_PORT": str(cluster.port("outrider-health")),
+        "OUTRIDER_METRICS_PORT": str(cluster.port(f"{name}-metrics")),
+        "OUTRIDER_HEALTH_PORT": str(cluster.port(f"{name}-health")),
         **QUICK,
         **(settings or {}),
     }
     if PROMETHEUS in cluster.parts:
         # A label of the target takes the place of the metric's own, as with a PodMonitor.
-        metrics = f"127.0.0.1:{cluster.port('outrider-metrics')}"
-        cluster.add_scrape_target(PROCESS, metrics, {"namespace": NAMESPACE})
-    cluster.start_process(PROCESS, [str(Path(sys.executable).with_name("outrider")), "run"], environment)
+        metrics = f"127.0.0.1:{cluster.port(f'{name}-metrics')}"
+        cluster.add_scrape_target(name, metrics, {"namespace": NAMESPACE})
+    return cluster.start_process(name, [str(Path(sys.executable).with_name("outrider")), "run"], environment)
 
 
-def stop(cluster: Cluster) -> None:
-    """End the operator as a node does: SIGTERM, and time to finish."""
-    cluster.stop_process(PROCESS)
+def stop(cluster: Cluster, name: str = PROCESS) -> int | None:
+    """End the operator as a node does: SIGTERM, and time to finish. Returns its exit status."""
+    return cluster.stop_process(name)
 
 
-def kill(cluster: Cluster) -> None:
+def kill(cluster: Cluster, name: str = PROCESS) -> None:
     """End the operator without a word."""
-    cluster.stop_process(PROCESS, signal.SIGKILL)
+    cluster.stop_process(name, signal.SIGKILL)
 
 
-def log(cluster: Cluster) -> str:
+def log(cluster: Cluster, name: str = PROCESS) -> str:
     """What the operator has logged so far."""
-    return (cluster.logs / f"{PROCESS}.log").read_text()
+    return (cluster.logs / f"{name}.log").read_text()

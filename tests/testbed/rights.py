@@ -90,7 +90,7 @@ def rights(rules: Iterable[Mapping[str, Any]]) -> set[Right]:
 def granted(path: Path = RULES) -> set[Right]:
     """All that the chart may give the operator, whatever its values."""
     document = yaml.safe_load(path.read_text())
-    return rights([rule for part in ("namespaced", "cluster", "named") for rule in document[part]])
+    return rights([rule for part in ("namespaced", "own", "cluster", "named") for rule in document[part]])
 
 
 def unused(given: Iterable[Right], made: Iterable[Call]) -> list[Right]:

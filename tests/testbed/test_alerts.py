@@ -85,6 +85,11 @@ def process(restarts_at: int | None, labels: str) -> dict[str, str]:
 PASS = "outrider_last_control_pass_timestamp_seconds"
 OPERATOR = {"namespace": "outrider-system"}
 SELF = 'namespace="outrider-system",job="outrider",instance="10.0.0.9:9090"'
+LEADER, OTHER = "outrider_leader", SELF.replace(".9:", ".10:")
+NOBODY_ACTS = (
+    "No operator reports that it holds its Lease (absent = 1); those that wait for it decide nothing. Engines go on"
+    " with the last schedule for the time of its lease, an hour by default, and KEDA with the last target."
+)
 K_FOLLOWS = " K follows what is accepted; a drafter that fits the traffic would give more."
 HELD = " K and replicas are held as they are."
 NOT_SCALED = " They stay as they are, or KEDA's fallback raises them to the minimum."
@@ -216,15 +221,26 @@ CASES = (
     Case("OutriderOperatorRestarts", "another program's",
          process(40, 'namespace="outrider-system",job="other",instance="10.0.0.8:80"')
          | gauge("outrider_services", 1, SELF)),
-    Case("OutriderOperatorDown", "nobody reports", {},
-         "No operator reports itself (absent = 1). Engines go on with the last schedule for the time of its lease, an"
-         " hour by default, and KEDA with the last target.", labels={}),
-    Case("OutriderOperatorDown", "it does", gauge(PASS, 0, SELF)),
-    Case("OutriderNotDeciding", "the last pass is long ago", gauge(PASS, 0, SELF),
+    Case("OutriderOperatorDown", "nobody reports", {}, NOBODY_ACTS, labels={}),
+    Case("OutriderOperatorDown", "it does", gauge(LEADER, 1, SELF)),
+    Case("OutriderOperatorDown", "all wait and nobody acts", gauge(LEADER, 0, SELF) | gauge(LEADER, 0, OTHER),
+         NOBODY_ACTS, labels={}),
+    Case("OutriderOperatorDown", "one acts and one waits", gauge(LEADER, 1, SELF) | gauge(LEADER, 0, OTHER)),
+    Case("OutriderOperatorDown", "one follows on another",
+         {f"{LEADER}{{{SELF}}}": f"1x20 _x{HOUR}", f"{LEADER}{{{OTHER}}}": f"0x22 1x{HOUR}"}),
+    Case("OutriderNotDeciding", "the last pass is long ago", gauge(PASS, 0, SELF) | gauge(LEADER, 1, SELF),
          "Its last control pass ended 20m 0s ago; one should end every 15 s.", labels=OPERATOR),
-    Case("OutriderNotDeciding", "a pass a quarter minute", {f"{PASS}{{{SELF}}}": f"0+15x{HOUR}"}),
+    Case("OutriderNotDeciding", "a pass a quarter minute",
+         {f"{PASS}{{{SELF}}}": f"0+15x{HOUR}"} | gauge(LEADER, 1, SELF)),
     Case("OutriderNotDeciding", "one waits while another decides",
-         {f"{PASS}{{{SELF}}}": f"0+15x{HOUR}"} | gauge(PASS, 0, SELF.replace(".9:", ".10:"))),
+         {f"{PASS}{{{SELF}}}": f"0+15x{HOUR}"} | gauge(LEADER, 1, SELF) | gauge(PASS, 0, OTHER)
+         | gauge(LEADER, 0, OTHER)),
+    Case("OutriderNotDeciding", "one that waits is not the one that should decide",
+         gauge(PASS, 0, OTHER) | gauge(LEADER, 0, OTHER)),
+    Case("OutriderNotDeciding", "the one that acts does not decide, and the one before it has",
+         gauge(PASS, 0, SELF) | gauge(LEADER, 1, SELF)
+         | {f"{PASS}{{{OTHER}}}": f"0+15x{HOUR}"} | gauge(LEADER, 0, OTHER),
+         "Its last control pass ended 20m 0s ago; one should end every 15 s.", labels=OPERATOR),
 )  # fmt: skip
 
 

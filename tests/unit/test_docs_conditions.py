@@ -22,8 +22,9 @@ POSITIONS = {"condition": 2, "Trouble": 0, "Missing": 0} | dict.fromkeys(
     0,
 )  # fmt: skip
 """Calls that take a reason, and which argument it is."""
-CAUGHT = {"NotFound"}
-"""Errors that never reach the edge of a pass: the one who asks takes them for an answer."""
+CAUGHT = {"NotFound", "NotActive"}
+"""Errors that never reach a status: the one who asks takes the first for an answer, and whom the second stops may not
+write one."""
 
 
 def rows() -> set[tuple[str, str, str]]:

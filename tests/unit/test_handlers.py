@@ -15,6 +15,16 @@ from tests.unit.reconcile.builders import KEY, body, pod, settings
 from tests.unit.reconcile.fakes import FakeKube, Manifest
 
 
+class Alone:
+    """Knows of no other operator."""
+
+    def leads(self) -> bool:
+        return True
+
+    def sentence(self) -> str:
+        return "active: alone"
+
+
 class Queue:
     """Notes what it is given instead of working on it."""
 
@@ -32,7 +42,7 @@ class Queue:
 @pytest.fixture
 def operator() -> Operator:
     """Not started, with a queue that notes what it is given."""
-    operator = Operator(settings())
+    operator = Operator(settings(), Alone())
     operator._queue = Queue()  # type: ignore[assignment]
     return operator
 
@@ -55,7 +65,7 @@ def watching(operator: Operator) -> dict[str, Any]:
 def activities(operator: Operator) -> dict[str, Any]:
     """Other handlers by what they are for."""
     found = handlers.register(operator)._activities.get_all_handlers()
-    return {one.activity.value: one for one in found if one.activity is not None and one.id != "watch"}
+    return {one.activity.value: one for one in found if one.activity is not None and one.id not in ("watch", "leader")}
 
 
 def watch_probe(operator: Operator) -> Any:
@@ -95,9 +105,15 @@ class TestRegistry:
         assert set(activities(operator)) == {"authentication", "startup", "cleanup", "probe"}
 
     def test_two_operators_of_one_process_share_nothing(self, operator: Operator) -> None:
-        other = Operator(settings())
+        other = Operator(settings(), Alone())
         assert handlers.register(operator) is not handlers.register(other)
         assert other.registry is not operator.registry
+
+
+async def test_probes_are_told_who_is_active(operator: Operator) -> None:
+    handlers_of_probes = handlers.register(operator)._activities.get_all_handlers()
+    (probe,) = (one for one in handlers_of_probes if one.id == "leader")
+    assert await probe.fn() == "active: alone"
 
 
 class TestEvents:
@@ -127,7 +143,7 @@ class TestEvents:
         assert queue(operator).added == []
 
     async def test_events_before_the_start_are_kept_for_it(self) -> None:
-        operator = Operator(settings())
+        operator = Operator(settings(), Alone())
         await tell(operator, "speculativeinferenceservices", None, body())
         assert operator.registry.get(KEY) is not None
 
@@ -145,7 +161,7 @@ class TestProbe:
         ],
     )
     async def test_a_process_whose_control_has_stopped_is_not(self, period_s: float, late_s: float) -> None:
-        operator = Operator(settings(control_period_s=period_s))
+        operator = Operator(settings(control_period_s=period_s), Alone())
         began_s = operator._last_pass_s
         operator._last_pass_s = began_s - late_s + 1.0
         assert await activities(operator)["probe"].fn() >= late_s - 1.0
@@ -207,4 +223,4 @@ class TestFlows:
         assert caught.value.code == 1
 
     async def test_stopping_before_the_start_is_no_fault(self) -> None:
-        await Operator(settings()).stop()
+        await Operator(settings(), Alone()).stop()

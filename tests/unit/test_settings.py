@@ -40,6 +40,8 @@ def test_one_variable_is_enough() -> None:
         "keda_auth_modes": (),
         "namespaces": (),
         "operator_namespace": None,
+        "leader_lease": "outrider",
+        "pod_name": None,
         "control_period_s": 15.0,
         "scrape_interval_s": 5.0,
         "scale_down_stabilization_s": 300,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,9 @@ class Acknowledgement:
 class EngineAdmin:
     """Calls engines' admin ports; close it with `close`."""
 
-    def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, *, timeout_s: float = TIMEOUT_S, may_write: Callable[[], bool] = lambda: True) -> None:
+        """``may_write`` is asked before every delivery; an operator that is not the active one any more must not."""
+        self._may_write = may_write
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s))
 
     async def close(self) -> None:
@@ -55,6 +58,8 @@ class EngineAdmin:
         Raises:
             EngineUnreachable, KeyRefused, StaleGeneration, ScheduleRefused, NotControllable: as `outrider.errors` says.
         """
+        if not self._may_write():
+            raise EngineUnreachable("NotActive", f"engine {address}: not told, for this operator's lease has run out")
         document = schedule_document(generation, schedule, lease_s)
         started = asyncio.get_running_loop().time()
         status, body = await self._call("PUT", address, key, document)

@@ -1,7 +1,8 @@
 """The API server, by dicts: read, apply, delete, and post events.
 
 Server-side apply is the only way in which Outrider writes objects: the whole wanted object each time, under one field
-manager, so that a field we no longer send is dropped and a field we never sent stays whoever's it is.
+manager, so that a field we no longer send is dropped and a field we never sent stays whoever's it is. The operators'
+Lease alone is replaced, version by version, because several write it under one name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -56,6 +57,7 @@ _PLURALS = {
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
+    ("coordination.k8s.io/v1", "Lease"): "leases",
     ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
     ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",
     ("networking.k8s.io/v1", "NetworkPolicy"): "networkpolicies",
@@ -68,20 +70,23 @@ _PLURALS = {
 class Kube:
     """A connection to one API server; close it with `close`."""
 
-    def __init__(self, client: ApiClient, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._client, self._timeout_s = client, timeout_s
+    def __init__(
+        self, client: ApiClient, *, timeout_s: float = TIMEOUT_S, may_write: Callable[[], bool] = lambda: True
+    ) -> None:
+        """``may_write`` is asked before every write; an operator that is not the active one any more must not."""
+        self._client, self._timeout_s, self._may_write = client, timeout_s, may_write
         self._served: dict[str, tuple[float, frozenset[str]]] = {}
         self._client.user_agent = f"outrider/{__version__}"
 
     @classmethod
-    async def connect(cls) -> Kube:
+    async def connect(cls, *, timeout_s: float = TIMEOUT_S, may_write: Callable[[], bool] = lambda: True) -> Kube:
         """Log in as a pod does, or with the kubeconfig of the environment when there is one."""
         configuration = Configuration()
         try:
             kube_config.load_incluster_config(client_configuration=configuration)
         except kube_config.ConfigException:
             await kube_config.load_kube_config(client_configuration=configuration)
-        return cls(ApiClient(configuration))
+        return cls(ApiClient(configuration), timeout_s=timeout_s, may_write=may_write)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -130,6 +135,16 @@ class Kube:
         """
         path = _path(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["namespace"])
         return await self._call("POST", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
+
+    async def replace(self, manifest: Mapping[str, Any]) -> Manifest:
+        """Put an object in the place of the one of the same version.
+
+        Raises:
+            Conflict: somebody else has changed it since that version.
+        """
+        meta = manifest["metadata"]
+        path = _path(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
+        return await self._call("PUT", path, {"fieldManager": FIELD_MANAGER}, manifest, "application/json")
 
     async def delete(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
         """Delete this very object; one of the same name and another UID is left alone, an absent one is fine."""
@@ -186,6 +201,8 @@ class Kube:
         content_type: str = "",
         accept: str = "application/json",
     ) -> bytes:
+        if method != "GET" and not self._may_write():
+            raise Unavailable("NotActive", f"{method} {path}: not sent, for this operator's lease has run out")
         headers = {"Accept": accept, **({"Content-Type": content_type} if content_type else {})}
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -45,6 +45,14 @@ async def connect(kubeconfig: Path | None = None, context: str | None = None) ->
     return Kube(ApiClient(configuration)), chosen["context"].get("namespace") or "default"
 
 
+def own_namespace() -> str | None:
+    """Namespace of the pod that this process runs in; None outside of one."""
+    try:
+        return POD_NAMESPACE.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
 def _files(named: str) -> list[str]:
     """Those of a list of files that are there."""
     return [path for path in map(os.path.expanduser, named.split(os.pathsep)) if os.path.isfile(path)]

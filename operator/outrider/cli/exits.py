@@ -9,12 +9,13 @@ import typer
 
 from outrider.errors import OperatorError
 
-WELL, NO, FAILED, ABSENT, INTERRUPTED = 0, 1, 2, 3, 130
+WELL, NO, FAILED, ABSENT, REPLACED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 MEANINGS: Mapping[int, str] = {
     WELL: "done, and the answer is yes: ready, or nothing refused",
     NO: "done, and the answer is no: a service is not ready, or a resource is refused",
     FAILED: "the command could not be carried out: an option or a file is wrong, or nobody answered",
     ABSENT: "what is needed is not there: a service of that name, or a definition of the resource for this version",
+    REPLACED: "the operator has lost its lease, and ended so that never two are active",
     INTERRUPTED: "ended by Ctrl-C before the end",
 }
 """Of every command; statuses may be added, none changes its meaning."""

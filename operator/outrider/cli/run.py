@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +14,7 @@ from typer.core import TyperCommand
 from outrider.cli.exits import ABSENT, FAILED
 
 if TYPE_CHECKING:
+    from outrider.cli.leading import Leadership
     from outrider.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ def run() -> None:
     from pydantic import ValidationError
 
     from outrider import telemetry
+    from outrider.cli.leading import Leadership
     from outrider.settings import Settings, fault_sentence
 
     try:
@@ -52,22 +56,56 @@ def run() -> None:
     telemetry.configure_logging(settings.log_level)
     if settings.metrics_port:
         start_http_server(settings.metrics_port, addr=settings.bind_address)
-    asyncio.run(_serve(settings))
+    leadership = Leadership(settings)
+    try:
+        asyncio.run(_serve(settings, leadership))
+    finally:
+        leadership.close()  # last of all: whoever waits acts from now on
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, leadership: Leadership) -> None:
     import kopf
 
     from outrider import handlers
+    from outrider.cli.waiting import PATH, probes_answered
 
-    await _examine_definition()
-    probe = f"http://{settings.bind_address}:{settings.health_port}/healthz" if settings.health_port else None
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):  # until Kopf puts its own in their place
+        loop.add_signal_handler(number, stop.set)
+    async with probes_answered(settings.bind_address, settings.health_port, leadership.sentence):
+        if not await _until(stop, _wait(leadership)):
+            return
+    probe = f"http://{settings.bind_address}:{settings.health_port}{PATH}" if settings.health_port else None
     await kopf.operator(
-        registry=handlers.register(handlers.Operator(settings)),
+        registry=handlers.register(handlers.Operator(settings, leadership)),
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
         liveness_endpoint=probe,
+        stop_flag=stop,
     )
+
+
+async def _wait(leadership: Leadership) -> None:
+    """Return when this operator may act.
+
+    The definition is compared before: of two versions, the one that the cluster is not ready for must not take over.
+    """
+    await _examine_definition()
+    leadership.start()
+    await leadership.won()
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Whether the work was done before the signal came."""
+    done, signalled = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((done, signalled), return_when=asyncio.FIRST_COMPLETED)
+        if done.done():
+            done.result()  # raises what the work has raised
+        return done.done()
+    finally:
+        done.cancel()
+        signalled.cancel()
 
 
 async def _examine_definition() -> None:

@@ -247,19 +247,21 @@ def _life() -> Iterator[Alert]:
     )
     yield Alert(
         "OutriderOperatorDown",
-        "absent(outrider_last_control_pass_timestamp_seconds)",
+        "absent(outrider_leader == 1)",
         "5m",
         "critical",
-        "The operator is gone, or its metrics are.",
-        "No operator reports itself (absent = {{ $value }}). Engines go on with the last schedule for the time of its"
-        " lease, an hour by default, and KEDA with the last target.",
+        "No operator is active, or its metrics are missing.",
+        "No operator reports that it holds its Lease (absent = {{ $value }}); those that wait for it decide nothing."
+        " Engines go on with the last schedule for the time of its lease, an hour by default, and KEDA with the last"
+        " target.",
     )
+    passes = "outrider_last_control_pass_timestamp_seconds and on (job, instance) outrider_leader == 1"
     yield Alert(
         "OutriderNotDeciding",
-        f"time() - max by (namespace) (outrider_last_control_pass_timestamp_seconds) > {MAX_PASS_AGE_S:g}",
+        f"time() - max by (namespace) ({passes}) > {MAX_PASS_AGE_S:g}",
         "2m",
         "critical",
-        "The operator in {{ $labels.namespace }} runs and decides nothing.",
+        "The active operator in {{ $labels.namespace }} runs and decides nothing.",
         "Its last control pass ended {{ $value | humanizeDuration }} ago; one should end every 15 s.",
     )
 

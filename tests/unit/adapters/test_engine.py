@@ -169,3 +169,14 @@ async def test_the_key_is_in_no_message() -> None:
     for give in (answer(401, {"error": "unknown key"}), answer(text="<html>"), hang_up, answer(500)):
         caught, _ = await refused(give)
         assert "secret-key" not in f"{caught.message} {caught!r} {caught.__cause__!r}"
+
+
+async def test_one_that_is_not_the_active_operator_any_more_tells_an_engine_nothing() -> None:
+    where = address()
+    client = EngineAdmin(may_write=lambda: False)
+    async with serving(answer(body=TAKEN), where, ADMIN_PORT) as server:
+        with pytest.raises(EngineUnreachable, match="not told, for this operator's lease has run out") as caught:
+            await client.put_schedule(where, "secret-key", 17, SCHEDULE, 3600)
+    await client.close()
+    assert caught.value.reason == "NotActive"
+    assert server.asked == []

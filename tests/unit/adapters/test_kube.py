@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,13 +24,15 @@ STORED = {**DEPLOYMENT, "metadata": {"namespace": "ml", "name": "chat", "uid": "
 
 
 @asynccontextmanager
-async def kube(give: Answer, timeout_s: float = 5.0) -> AsyncIterator[tuple[Kube, Server]]:
+async def kube(
+    give: Answer, timeout_s: float = 5.0, may_write: Callable[[], bool] = lambda: True
+) -> AsyncIterator[tuple[Kube, Server]]:
     """A connection to an API server that gives this answer."""
     async with serving(give) as server:
         configuration = Configuration()
         configuration.host = server.url
         configuration.api_key["BearerToken"] = "bearer token-of-outrider"
-        one = Kube(ApiClient(configuration), timeout_s=timeout_s)
+        one = Kube(ApiClient(configuration), timeout_s=timeout_s, may_write=may_write)
         try:
             yield one, server
         finally:
@@ -118,6 +120,15 @@ class TestRequests:
         assert (asked.method, asked.path) == ("POST", "/apis/apps/v1/namespaces/ml/deployments")
         assert asked.query == {"fieldManager": "outrider"}
         assert asked.body == DEPLOYMENT
+
+    async def test_replace_is_of_the_version_that_was_read(self) -> None:
+        found = {**STORED, "metadata": {**STORED["metadata"], "resourceVersion": "7"}}  # type: ignore[dict-item]
+        async with kube(answer(200, STORED)) as (one, server):
+            assert await one.replace(found) == STORED
+        (asked,) = server.asked
+        assert (asked.method, asked.path) == ("PUT", "/apis/apps/v1/namespaces/ml/deployments/chat")
+        assert asked.query == {"fieldManager": "outrider"}
+        assert asked.body["metadata"]["resourceVersion"] == "7"
 
     async def test_delete_names_the_very_object(self) -> None:
         async with kube(answer(body={"kind": "Status"})) as (one, server):
@@ -279,3 +290,18 @@ class TestErrors:
             with pytest.raises(Unavailable, match="no answer from the API server"):
                 await one.get("v1", "Secret", "ml", "chat")
             await one.close()
+
+
+class TestOneThatIsNotTheActiveOneAnyMore:
+    @pytest.mark.parametrize("verb", ["apply", "create", "replace", "delete"])
+    async def test_it_sends_no_write(self, verb: str) -> None:
+        async with kube(answer(body=STORED), may_write=lambda: False) as (one, server):
+            arguments = ("apps/v1", "Deployment", "ml", "chat", "d-1") if verb == "delete" else (DEPLOYMENT,)
+            with pytest.raises(Unavailable, match="not sent, for this operator's lease has run out") as caught:
+                await getattr(one, verb)(*arguments)
+        assert caught.value.reason == "NotActive"
+        assert server.asked == []
+
+    async def test_it_may_read(self) -> None:
+        async with kube(answer(body=STORED), may_write=lambda: False) as (one, _):
+            assert await one.get("apps/v1", "Deployment", "ml", "chat") == STORED

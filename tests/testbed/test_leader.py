@@ -1,0 +1,202 @@
+"""Two operators on one cluster: one acts, the other waits, and a change between them changes nothing else."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from outrider.cli.exits import REPLACED, WELL
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
+from tests.testbed.fixtures import StartCluster
+from tests.testbed.load import Load
+from tests.testbed.numbers import Numbers
+from tests.testbed.processes import Process
+from tests.testbed.service import ServiceView
+from tests.testbed.test_operator import serve
+
+ANNA, BERT = "outrider-anna", "outrider-bert"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{operator.NAMESPACE}/leases/outrider"
+LEASE_S, RETRY_S, START_S = 15.0, 2.0, 20.0
+"""The terms of the lease, and what a process may need on a busy machine to see them through."""
+INITIAL = "[[1, 256, 3]]"
+"""What engines run before anybody has decided."""
+
+
+class Pair:
+    """Two operators that are started again when they have ended, as a kubelet does."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.processes: dict[str, Process] = {}
+
+    def start(self, name: str) -> None:
+        self.processes[name] = operator.start(self.cluster, name=name)
+
+    def health(self, name: str) -> dict[str, Any]:
+        """What it answers to probes; nothing while it starts."""
+        try:
+            url = f"http://127.0.0.1:{self.cluster.port(f'{name}-health')}/healthz"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                document: dict[str, Any] = json.load(answer)
+        except OSError:
+            return {}
+        return document
+
+    def says(self, name: str) -> str:
+        return str(self.health(name).get("leader", ""))
+
+    def leader_metric(self, name: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.cluster.port(f'{name}-metrics')}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        (value,) = (line.split()[1] for line in lines if line.startswith("outrider_leader "))
+        return str(value)
+
+    def holder(self) -> str:
+        return str(self.cluster.api.get(LEASE)["spec"].get("holderIdentity", ""))
+
+    def acts(self, name: str) -> bool:
+        """Whether it holds the lease and has looked at the fleet."""
+        return self.says(name).startswith("active") and "control_pass_age_seconds" in self.health(name)
+
+    def wait(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+        self.cluster.wait_until(what, condition, timeout_s)
+
+    def in_order(self, first: str, second: str) -> None:
+        """The first acts, and the second waits."""
+        for name in (first, second):
+            if name not in self.processes or not self.processes[name].alive:
+                self.start(name)
+                self.wait(f"word of {name}", lambda name=name: bool(self.says(name)), START_S)  # type: ignore[misc]
+        self.wait(f"active {first}", lambda: self.acts(first), START_S)
+        self.wait(f"waiting {second}", lambda: self.says(second).startswith("waits"), START_S)
+
+
+@pytest.fixture(scope="module")
+def pair(start_cluster: StartCluster) -> Iterator[Pair]:
+    """A cluster on which Anna acts."""
+    cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=2)
+    operator.install(cluster)
+    pair = Pair(cluster)
+    pair.in_order(ANNA, BERT)
+    yield pair
+    for name in (BERT, ANNA):
+        operator.stop(cluster, name)
+
+
+@pytest.fixture(scope="module")
+def tuned(pair: Pair) -> ServiceView:
+    """A service of two replicas that was tuned away from where it began, and now rests."""
+    view = serve(pair.cluster, "tuned", autoscaling={"minReplicas": 2, "maxReplicas": 4})
+    pair.wait("two engines", lambda: len(view.ready_addresses()) == 2 and schedules(view) == {INITIAL}, 30)
+    with Load(pair.cluster, "tuned", "chat", concurrency=32, acceptance=0.2):
+        pair.wait("short drafts", lambda: schedules(view) != {INITIAL}, 60)
+    pair.wait("rest", lambda: view.condition("ScheduleApplied")[0] == "True", 30)
+    return view
+
+
+def schedules(view: ServiceView) -> set[str]:
+    """What the ready engines run."""
+    return {str(view.engine(address)["schedule"]) for address in view.ready_addresses()}
+
+
+def identity(view: ServiceView) -> dict[str, Any]:
+    """What a change of operators must leave: pods, their template, the autoscaler and its target."""
+    return {
+        "pods": {pod["metadata"]["uid"] for pod in view.pods()},
+        "templates": {one["metadata"]["labels"]["pod-template-hash"] for one in view.list("replicaset")},
+        "autoscaler": view.get("hpa", "keda-hpa-chat")["metadata"]["uid"],
+        "target": view.target(),
+    }
+
+
+class Unmoved:
+    """Watches that neither K nor replicas nor pods change for as long as it is open, and a while longer."""
+
+    def __init__(self, view: ServiceView) -> None:
+        self._view, self._numbers = view, Numbers(view.cluster, view.namespace, view.name)
+        self._before = identity(view), schedules(view)
+
+    def __enter__(self) -> None:
+        self._numbers.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        try:
+            if kind is None:
+                for _ in range(12):  # three control periods of the next operator
+                    assert (identity(self._view), schedules(self._view)) == self._before
+                    time.sleep(0.5)
+                assert set(self._numbers.seen) == {2}
+        finally:
+            self._numbers.__exit__(None, None, None)
+
+
+def test_the_second_waits_and_says_so(pair: Pair) -> None:
+    pair.in_order(ANNA, BERT)
+    assert pair.holder() == ANNA
+    assert pair.health(BERT) == {"leader": f"waits: {ANNA} holds the lease {operator.NAMESPACE}/outrider"}
+    assert pair.says(ANNA) == f"active: {ANNA} holds the lease {operator.NAMESPACE}/outrider"
+    assert (pair.leader_metric(ANNA), pair.leader_metric(BERT)) == ("1.0", "0.0")
+    assert f"waits: {ANNA} holds the lease" in operator.log(pair.cluster, BERT)
+
+
+def test_one_that_is_stopped_hands_over_and_nothing_moves(pair: Pair, tuned: ServiceView) -> None:
+    pair.in_order(ANNA, BERT)
+    with Unmoved(tuned):
+        assert operator.stop(pair.cluster, ANNA) == WELL
+        # Not by waiting for the lease to run out: the record has no holder any more, or the next one already.
+        assert pair.holder() in ("", BERT)
+        pair.wait("active second", lambda: pair.acts(BERT), START_S)
+    assert "is given back" in operator.log(pair.cluster, ANNA)
+
+
+def test_one_that_waits_ends_when_told_to_and_touches_no_lease(pair: Pair) -> None:
+    pair.in_order(BERT, ANNA)
+    assert operator.stop(pair.cluster, ANNA) == WELL
+    assert pair.holder() == BERT
+    assert pair.acts(BERT)
+
+
+def test_one_that_is_killed_is_followed_when_its_lease_has_run_out(pair: Pair, tuned: ServiceView) -> None:
+    pair.in_order(BERT, ANNA)
+    with Unmoved(tuned):
+        operator.kill(pair.cluster, BERT)
+        assert pair.holder() == BERT
+        assert pair.says(ANNA).startswith("waits")
+        pair.wait("active second", lambda: pair.acts(ANNA), LEASE_S + RETRY_S + START_S)
+
+
+def test_one_that_stood_still_meanwhile_ends_instead_of_going_on(pair: Pair, tuned: ServiceView) -> None:
+    pair.in_order(ANNA, BERT)
+    with Unmoved(tuned):
+        pair.processes[ANNA].signal(signal.SIGSTOP)
+        pair.wait("active second", lambda: pair.acts(BERT), LEASE_S + RETRY_S + START_S)
+        pair.processes[ANNA].signal(signal.SIGCONT)
+        assert ended(pair, ANNA) == REPLACED
+    assert pair.holder() == BERT
+
+
+def test_one_whose_lease_is_taken_ends_and_says_who_took_it(pair: Pair) -> None:
+    pair.in_order(BERT, ANNA)
+    patch = json.dumps({"spec": {"holderIdentity": "thief"}})
+    pair.cluster.kubectl("patch", "lease", "outrider", "-n", operator.NAMESPACE, "--type=merge", "-p", patch)
+    assert ended(pair, BERT) == REPLACED
+    assert f"thief has taken the lease {operator.NAMESPACE}/outrider from {BERT}" in operator.log(pair.cluster, BERT)
+    assert pair.holder() == "thief"
+    pair.wait("waiting for the thief", lambda: "thief" in pair.says(ANNA), START_S)
+
+
+def ended(pair: Pair, name: str) -> int | None:
+    """How an operator ended by itself; waits for it to do so."""
+    until_s = time.monotonic() + START_S
+    while pair.cluster.exit_status(name) is None and time.monotonic() < until_s:
+        time.sleep(0.1)
+    status = pair.cluster.exit_status(name)
+    pair.cluster.stop_process(name)  # it is expected to be gone
+    return status
