@@ -166,7 +166,8 @@ def register(operator: Operator) -> kopf.OperatorRegistry:
         # Kopf's own readers of token files and kubeconfigs: the synchronous client would cost 70 MB for this alone.
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.startup(registry=registry)
+    # Permanent, or Kopf would try again in a minute, and hold the lease meanwhile without doing anything.
+    @kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT, registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         _configure(settings)
         await operator.start()

@@ -110,6 +110,10 @@ class TestRegistry:
         assert other.registry is not operator.registry
 
 
+def test_a_start_that_fails_ends_the_process_which_gives_its_lease_back(operator: Operator) -> None:
+    assert activities(operator)["startup"].errors is kopf.ErrorsMode.PERMANENT
+
+
 async def test_probes_are_told_who_is_active(operator: Operator) -> None:
     handlers_of_probes = handlers.register(operator)._activities.get_all_handlers()
     (probe,) = (one for one in handlers_of_probes if one.id == "leader")
