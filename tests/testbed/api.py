@@ -105,8 +105,10 @@ def write_kubeconfig(path: Path, server: str, authority: Path, name: str, user: 
         "current-context": name,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(yaml.safe_dump(document, sort_keys=False))
+    fresh.replace(path)  # whole at any moment: a process that was started before may be reading it
     return path
 
 

@@ -69,7 +69,9 @@ class Pair:
         self.cluster.wait_until(what, condition, timeout_s)
 
     def in_order(self, first: str, second: str) -> None:
-        """The first acts, and the second waits."""
+        """The first acts, and the second waits, whatever was before."""
+        if second in self.processes and self.processes[second].alive and self.says(second).startswith("active"):
+            operator.stop(self.cluster, second)
         for name in (first, second):
             if name not in self.processes or not self.processes[name].alive:
                 self.start(name)
@@ -180,6 +182,22 @@ def test_one_that_stood_still_meanwhile_ends_instead_of_going_on(pair: Pair, tun
         pair.processes[ANNA].signal(signal.SIGCONT)
         assert ended(pair, ANNA) == REPLACED
     assert pair.holder() == BERT
+
+
+def test_one_that_the_api_server_does_not_answer_ends_and_the_next_follows_when_it_does(
+    pair: Pair, tuned: ServiceView
+) -> None:
+    pair.in_order(BERT, ANNA)
+    (server,) = (one for one in pair.cluster.processes() if one.name == "kube-apiserver")
+    with Unmoved(tuned):
+        server.signal(signal.SIGSTOP)
+        try:
+            assert ended(pair, BERT) == REPLACED
+            assert "cannot be read or written" in pair.says(ANNA)
+        finally:
+            server.signal(signal.SIGCONT)
+        pair.wait("active second", lambda: pair.acts(ANNA), LEASE_S + RETRY_S + START_S)
+    assert "could not be renewed for 10 s" in operator.log(pair.cluster, BERT)
 
 
 def test_one_whose_lease_is_taken_ends_and_says_who_took_it(pair: Pair) -> None:
