@@ -90,7 +90,9 @@ class Prometheus:
             return [_row(row) for row in answer]
         except (ValueError, KeyError, TypeError) as error:
             raise Malformed(
-                "PrometheusMalformed", f"Prometheus at {self.url} did not answer '{query}' with a range vector"
+                "PrometheusMalformed",
+                f"Prometheus at {self.url} did not answer '{query}' with a range vector; if it is none: look at"
+                f" {self._access.address}",
             ) from error
         except (AccessDenied, OSError, PrometheusApiClientException) as error:  # a time-out is an OSError too
             raise self._access.explained(error, f"Prometheus at {self.url}") from error

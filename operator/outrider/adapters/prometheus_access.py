@@ -30,10 +30,16 @@ HEADERS, URL = variable("prometheus_headers"), variable("prometheus_url")
 SHOW = f"set {BEARER}, or {USER} and {PASSWORD}"
 
 _TLS = (
-    (r"hostname mismatch|ip address mismatch|is not valid for", f"its certificate is for another host: look at {URL}"),
+    (
+        r"hostname mismatch|ip address mismatch|is not valid for",
+        "its certificate is for another host: look at {address}",
+    ),
     (r"certificate has expired", "its certificate has expired: renew it"),
     (r"CERTIFICATE_VERIFY_FAILED", f"its certificate is signed by nobody whom we trust: look at {CA}"),
-    (r"WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER", f"it does not speak TLS there: look at http or https in {URL}"),
+    (
+        r"WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER",
+        "it does not speak TLS there: look at http or https in {address}",
+    ),
     (r"NO_CERTIFICATE_OR_CRL|CERTIFICATE_OR_CRL_FOUND", f"{CA} names a file without certificates in PEM"),
     (
         r"KEY_VALUES_MISMATCH|PEM lib|NO_START_LINE|BAD_BASE64",
@@ -45,6 +51,12 @@ _TLS = (
     ),
 )
 """What the TLS library says, and what mends it; the first that fits counts."""
+_NO_CONNECTION = (
+    (r"resolve|name or service not known|getaddrinfo|no address", "the name of its host is not known here"),
+    (r"refused", "nothing listens there"),
+    (r"unreachable|no route", "no way leads there from here"),
+)
+"""What the system says where there is no connection at all, in plain words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +70,12 @@ class Access:
     certificate_file: Path | None = None
     key_file: Path | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    address: str = URL
+    """Where the store's address was read: what to look at when it is wrong."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Access:
-        """As the settings of the process say."""
+    def of(cls, settings: Settings, address: str = URL) -> Access:
+        """As the settings of the process say; ``address`` names what its address was read from."""
         return cls(
             settings.prometheus_bearer_token_file,
             settings.prometheus_username,
@@ -70,6 +84,7 @@ class Access:
             settings.prometheus_client_certificate_file,
             settings.prometheus_client_key_file,
             settings.prometheus_headers,
+            address,
         )
 
     def session(self) -> requests.Session:
@@ -109,22 +124,24 @@ class Access:
         if isinstance(error, AccessDenied):
             return AccessDenied(error.reason, f"{store}: {error.message}")
         if isinstance(error, TimeoutError | requests.Timeout):
-            return Unreachable("PrometheusUnreachable", f"{store}: no answer in time")
+            return Unreachable("PrometheusUnreachable", f"{store}: no answer in time: look at {self.address}")
         if isinstance(error, requests.TooManyRedirects):
             return Unreachable(
-                "PrometheusUnreachable", f"{store}: it sends us elsewhere, to log in perhaps: look at {URL}"
+                "PrometheusUnreachable", f"{store}: it sends us elsewhere, to log in perhaps: look at {self.address}"
             )
         if isinstance(error, PrometheusApiClientException):
             return self._answered(str(error), store)
         if isinstance(error, requests.ConnectionError | OSError):
             found = next((remedy for pattern, remedy in _TLS if re.search(pattern, str(error), re.IGNORECASE)), None)
             if found is not None:
-                return AccessDenied("PrometheusNotTrusted", f"{store}: {found}")
+                return AccessDenied("PrometheusNotTrusted", f"{store}: {found.format(address=self.address)}")
             if re.search("Connection (aborted|broken)", str(error)):
                 client = f"if it wants a certificate of its clients, look at {CERTIFICATE} and {KEY}"
-                remedy = client if "https://" in store else f"if it speaks TLS, write https in {URL}"
+                remedy = client if "https://" in store else f"if it speaks TLS, write https in {self.address}"
                 return Unreachable("PrometheusUnreachable", f"{store}: it cut the connection; {remedy}")
-            return Unreachable("PrometheusUnreachable", f"{store}: no connection")
+            why = next((why for pattern, why in _NO_CONNECTION if re.search(pattern, str(error), re.IGNORECASE)), "")
+            why = f", {why}" if why else ""
+            return Unreachable("PrometheusUnreachable", f"{store}: no connection{why}: look at {self.address}")
         return Unreachable("PrometheusUnreachable", f"{store}: {type(error).__name__}")
 
     def _answered(self, said: str, store: str) -> MetricsError:
@@ -140,7 +157,12 @@ class Access:
                 f"it knows us, and we may not ask (403): give this account the right to query, {self._credentials()}"
             )
         elif "HTTP request to an HTTPS server" in said:
-            return AccessDenied("PrometheusNotTrusted", f"{store}: it speaks TLS there: write https in {URL}")
+            return AccessDenied("PrometheusNotTrusted", f"{store}: it speaks TLS there: write https in {self.address}")
+        elif code in ("404", "405"):
+            return Unreachable(
+                "PrometheusUnreachable",
+                f"{store}: no Prometheus answers there ({code}): look at host and path in {self.address}",
+            )
         else:
             return Unreachable("PrometheusUnreachable", f"{store}: {self._masked(said).splitlines()[0][:200]}")
         return AccessDenied("PrometheusRefused", f"{store}: {remedy}")

@@ -70,23 +70,24 @@ class Direct:
     async def _ask(self, query: str, call: Any, *arguments: Any) -> list[Course]:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                return _courses(await asyncio.to_thread(call, *arguments), query, self.where)
+                return _courses(await asyncio.to_thread(call, *arguments))
+        # The first: an answer that is no JSON is an OSError too.
+        except (ValueError, KeyError, TypeError) as error:
+            raise _malformed(query, self.where, f"look at {self._access.address}") from error
         except (AccessDenied, OSError, PrometheusApiClientException) as error:
             raise self._access.explained(error, self.where) from error
-        except (ValueError, KeyError) as error:
-            raise _malformed(query, self.where) from error
 
 
 class ThroughKube:
     """A store behind a Service of the cluster, asked through the API server."""
 
-    def __init__(self, kube: Kube, url: str) -> None:
-        """``url`` must be one for which `in_cluster` is true."""
+    def __init__(self, kube: Kube, url: str, remedy: str) -> None:
+        """``url`` must be one for which `in_cluster` is true; ``remedy`` says what to look at when it is wrong."""
         parts = urlsplit(url)
         host = _IN_CLUSTER.fullmatch(parts.hostname or "")
         assert host is not None
         port = parts.port or _PORTS[parts.scheme]
-        self._kube, self._root = kube, parts.path.strip("/")
+        self._kube, self._root, self._remedy = kube, parts.path.strip("/"), remedy
         self._service = (host["namespace"], f"{parts.scheme}:{host['name']}:{port}")
         self.where = f"Prometheus at {url}, through the API server"
 
@@ -103,11 +104,11 @@ class ThroughKube:
         path = "/".join(filter(None, (self._root, "api/v1", question)))
         try:
             answer = await self._kube.proxied(*self._service, path, {"query": query, **more})
-            return _courses(answer["data"]["result"], query, self.where)
+            return _courses(answer["data"]["result"])
         except KubeError as error:
-            raise Unreachable("PrometheusUnreachable", f"{self.where}: {error.message}") from error
-        except (KeyError, TypeError) as error:
-            raise _malformed(query, self.where) from error
+            raise Unreachable("PrometheusUnreachable", f"{self.where}: {error.message}: {self._remedy}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise _malformed(query, self.where, self._remedy) from error
 
 
 def in_cluster(url: str) -> bool:
@@ -116,13 +117,10 @@ def in_cluster(url: str) -> bool:
     return parts.scheme in _PORTS and _IN_CLUSTER.fullmatch(parts.hostname or "") is not None
 
 
-def _courses(result: Any, query: str, where: str) -> list[Course]:
-    try:
-        return [
-            Course(dict(row["metric"]), _finite(row["values"] if "values" in row else [row["value"]])) for row in result
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _malformed(query, where) from error
+def _courses(result: Any) -> list[Course]:
+    return [
+        Course(dict(row["metric"]), _finite(row["values"] if "values" in row else [row["value"]])) for row in result
+    ]
 
 
 def _finite(values: Any) -> tuple[tuple[float, float], ...]:
@@ -130,5 +128,5 @@ def _finite(values: Any) -> tuple[tuple[float, float], ...]:
     return tuple((time_s, value) for time_s, value in samples if math.isfinite(value))
 
 
-def _malformed(query: str, where: str) -> Malformed:
-    return Malformed("PrometheusMalformed", f"{where} did not answer '{query}' with series")
+def _malformed(query: str, where: str, remedy: str) -> Malformed:
+    return Malformed("PrometheusMalformed", f"{where} did not answer '{query}' with series; if it is none: {remedy}")

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 URL_VARIABLE = "OUTRIDER_PROMETHEUS_URL"
 COMPLETION_PATIENCE_S = 2.0
+NAMED = 5
+"""Services that are named where the one that was asked for is not there."""
+OF_KEDA = "serverAddress of the ScaledObject, or name the store with --prometheus"
+"""What to look at where the address is the one that KEDA was told."""
 Manifest = dict[str, Any]
 
 
@@ -120,18 +125,34 @@ async def services(kube: Cluster, reach: Reach, of_context: str, name: str | Non
     except NotFound as error:
         raise Unusable(f"the cluster does not know the kind {KIND}: install its definition, crds/ or chart") from error
     if name is not None:
-        others = sorted(str(one["metadata"]["name"]) for one in found)
+        others = sorted(_called(one, namespace) for one in found)
         found = [one for one in found if one["metadata"]["name"] == name]
         if not found:
             raise Unusable(_absent(name, namespace, others), ABSENT)
     return sorted(found, key=lambda one: (str(one["metadata"]["namespace"]), str(one["metadata"]["name"])))
 
 
+def _called(one: Manifest, namespace: str | None) -> str:
+    """A service as one would name it: where several namespaces were looked at, with its own."""
+    metadata = one["metadata"]
+    return str(metadata["name"]) if namespace is not None else f"{metadata['namespace']}/{metadata['name']}"
+
+
 def _absent(name: str, namespace: str | None, others: Sequence[str]) -> str:
-    where = "in any namespace" if namespace is None else f"in namespace {namespace}"
-    known = f"there are {', '.join(others[:5])}{', …' if len(others) > 5 else ''}" if others else "there is none at all"
-    elsewhere = "" if namespace is None else "; -n looks in another namespace, -A in all"
-    return f"no service {name} {where}: {known}{elsewhere}"
+    """That there is no such service, and which one may have been meant; ``others`` are all that there are."""
+    near = get_close_matches(name, [one.rsplit("/", 1)[-1] for one in others], n=1)
+    if not others:
+        known = "there is none at all"
+    elif near:
+        meant = next(one for one in others if one.rsplit("/", 1)[-1] == near[0])
+        known = f"did you mean {meant}?"
+    else:
+        rest = len(others) - NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        known = f"there is only {others[0]}" if len(others) == 1 else f"there are {', '.join(others[:NAMED])}{more}"
+    if namespace is None:
+        return f"no namespace has a service {name}: {known}"
+    return f"namespace {namespace} has no service {name}: {known} (-n NAME looks in another namespace)"
 
 
 async def store(kube: Any, reach: Reach, found: Sequence[Manifest]) -> Questions:
@@ -144,16 +165,16 @@ async def store(kube: Any, reach: Reach, found: Sequence[Manifest]) -> Questions
 
     given = reach.prometheus or os.environ.get(URL_VARIABLE)
     if given:
-        return _direct(given)
+        return _direct(given, "--prometheus" if reach.prometheus else URL_VARIABLE)
     address = await _told_to_keda(kube, found)
     if address is None:
         raise Unusable(f"no metrics store is known: name it with --prometheus or in {URL_VARIABLE}")
     if in_cluster(address) and "KUBERNETES_SERVICE_HOST" not in os.environ:
-        return ThroughKube(kube, address)
-    return _direct(address)
+        return ThroughKube(kube, address, f"look at {OF_KEDA}")
+    return _direct(address, OF_KEDA)
 
 
-def _direct(url: str) -> Questions:
+def _direct(url: str, named_by: str) -> Questions:
     from pydantic import ValidationError
 
     from outrider.adapters.prometheus_access import Access
@@ -164,7 +185,7 @@ def _direct(url: str) -> Questions:
         settings = Settings(prometheus_url=url)  # type: ignore[arg-type]  # pydantic makes an address of the text
     except ValidationError as error:
         raise Unusable("; ".join(map(fault_sentence, error.errors(include_url=False)))) from error
-    return Direct(settings.prometheus, Access.of(settings))
+    return Direct(settings.prometheus, Access.of(settings, named_by))
 
 
 async def _told_to_keda(kube: Cluster, found: Sequence[Manifest]) -> str | None:

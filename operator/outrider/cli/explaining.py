@@ -36,6 +36,8 @@ LIMITS: Mapping[str, str] = {
     " replica, or a smaller spec.model.maxLength.",
     "BatchSize": "A larger spec.engine.maxNumSeqs lets a replica carry more.",
 }
+TROUBLES_OF_HPA: Mapping[str, str] = {"AbleToScale": "False", "ScalingActive": "False", "ScalingLimited": "True"}
+"""Conditions of an HPA by the status that tells of a trouble; others, such as ScaledToZero, tell of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _headline(evidence: Evidence) -> Iterator[str]:
     if not seen.current:
         yield "The operator has not seen the latest spec yet; what follows is about the one before."
     load = "" if now.in_flight is None else f", {count(now.in_flight, 'request')} in flight"
-    yield f"{seen.state[1]}: {seen.replicas.ready} of {count(seen.replicas.desired, 'replica')} ready{load}."
+    yield f"{seen.state[1]}. {seen.replicas.ready} of {count(seen.replicas.desired, 'replica')} ready{load}."
     if seen.tpot_ms is not None:
         tpot_s, met = now.tpot_s(seen.percentile), now.within(seen.tpot_ms / 1e3)
         if tpot_s is not None and met is not None:
@@ -114,7 +116,8 @@ def _why_k(evidence: Evidence) -> Iterator[str]:
         held = f"; {tuning.acknowledged} engines hold it" if tuning.acknowledged else ""
         yield f"The schedule is {in_words(tuning.schedule)} (generation {tuning.generation}{held})."
         if tuning.speculative_tokens is not None:
-            yield f"At the median batch size of the last window the engines draft {tuning.speculative_tokens} tokens."
+            drafted = count(tuning.speculative_tokens, "token")
+            yield f"At the median batch size of the last window the engines draft {drafted}."
     if tuning.mode is not None and tuning.mode in MODES:
         yield MODES[tuning.mode]
     if tuning.reason:
@@ -248,9 +251,11 @@ def _scaler(evidence: Evidence) -> Iterator[str]:
     status = hpa.get("status", {})
     present, asked = status.get("currentReplicas", 0), status.get("desiredReplicas", 0)
     yield f"The HPA sees {count(present, 'replica')} and asks for {asked}."
+    scaling = seen.condition("AutoscalingReady")
+    if scaling is not None and scaling.status != "True":
+        return  # the HPA would say the same, in words of its own that are longer
     for one in status.get("conditions", []):
-        limited = one.get("type") == "ScalingLimited"
-        if one.get("status") == ("True" if limited else "False"):
+        if TROUBLES_OF_HPA.get(one.get("type")) == one.get("status"):
             yield f"Its condition {one.get('type')} is {one.get('status')}: {one.get('message', '')}."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -74,14 +75,38 @@ def _parsed(source: str, text: str) -> Iterator[Document]:
 
 
 def _no_yaml(source: str, text: str, error: yaml.YAMLError) -> str:
-    """Where YAML ends in a text, and why."""
-    why = " ".join(str(error).split())
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark, problem = error.problem_mark, (error.context, error.problem)
-        source = f"{source}, line {mark.line + 1}, column {mark.column + 1}"
-        why = ", ".join(part for part in problem if part)
+    """Where YAML ends in a text and what to do about it, with the line and a mark under the place."""
+    said = " ".join(str(error).split())
     template = "; it looks like a template: render it first, and give the result" if "{{" in text else ""
-    return f"{source}: no YAML: {why}{template}"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"{source}: not valid YAML: {said}{template}"
+    mark, problem = error.problem_mark, error.problem or said
+    lines = text.splitlines()
+    number = min(mark.line, max(0, len(lines) - 1))  # an end that comes too early is marked after the last line
+    column = mark.column if number == mark.line else len(lines[number]) if lines else 0
+    start = (error.context_mark or mark).line + 1
+    why = next((why.format(start=start) for pattern, why in _WHY if re.search(pattern, problem)), problem)
+    shown = lines[number].replace("\t", " ") if lines else ""
+    place = f"{source}, line {number + 1}, column {column + 1}"
+    return f"{place}: not valid YAML: {why}{template}\n  {shown}\n  {' ' * column}^"
+
+
+_WHY = (
+    (r"'\\t'", "a tab: indent with spaces alone"),
+    (r"expected <block end>", "this does not belong to the block that begins in line {start}: look at its"
+     " indentation, and at what stands before it in the line"),
+    (r"mapping values are not allowed", "a colon where none can be: give the line the indentation of its neighbours,"
+     " see that the line before has a colon with a blank after it, and put quotes around a value that holds a colon"),
+    (r"expected ',' or", "the bracket or brace of line {start} is not closed, or a comma is missing"),
+    (r"end of stream", "the quotes of line {start} are not closed"),
+    (r"could not find expected ':'", "the key in line {start} has no colon with a blank after it"),
+    (r"node content", "a value is missing, or the bracket or brace of line {start} is not closed"),
+    (r"alphabetic or numeric", "a value that begins with * or & is a reference; put quotes around it"),
+    (r"cannot start any token", "this character cannot begin a value: put quotes around the value"),
+    (r"undefined alias", "a value that begins with * stands for an anchor, and there is none of this name; put quotes"
+     " around it"),
+)  # fmt: skip
+"""What the parser says, in words of whoever wrote the file; the first that fits counts, and else its own words do."""
 
 
 class _Loader(yaml.SafeLoader):

@@ -18,6 +18,10 @@ from outrider.api.status import CapacityStatus, Change, EffectiveSettings, Outpu
 
 IN_TROUBLE_WHEN_TRUE = frozenset(("Reconciling", STALLED, "CapacityLimited", "ReplicasContended", "Paused", "Admitted"))
 """Conditions that are only there to tell of something; of all others False or Unknown is what matters."""
+STARTING = "Starting"
+"""The reason of a condition that is not True yet, and will be without anybody's doing."""
+QUIET = "InsufficientData"
+"""The reason of a condition that traffic alone will settle: nothing is the matter with a service that has none."""
 Weight = Literal["good", "notice", "bad"]
 Part = TypeVar("Part", bound=Output)
 
@@ -75,8 +79,8 @@ class Seen:
         if not self.current:
             return "notice", "NotSeenYet"
         if ready.status != "True":
-            return "bad", ready.reason if ready.status == "False" else f"Unknown: {ready.reason}"
-        told = [one for one in self.matters if one[0] != "good"]
+            return weigh(ready), ready.reason if ready.status == "False" else f"Unknown: {ready.reason}"
+        told = [one for one in self.matters if one[0] != "good" and one[1].reason != QUIET]
         worst = next((one for weight, one in told if weight == "bad"), told[0][1] if told else None)
         if worst is not None:
             return "notice", f"Ready, {worst.type}: {worst.reason}"
@@ -122,7 +126,7 @@ def weigh(condition: Condition) -> Weight:
         return "bad" if condition.type == STALLED else "notice"
     if condition.status == "True" or condition.reason == "Idle":
         return "good"
-    return "bad" if condition.status == "False" else "notice"
+    return "bad" if condition.status == "False" and condition.reason != STARTING else "notice"
 
 
 def moment_s(time: str) -> float:

@@ -27,6 +27,13 @@ from outrider.core.words import count
 VERSION = 1
 STYLES: dict[Weight, str] = {"good": "green", "notice": "yellow", "bad": "bold red"}
 MARKS: dict[Weight, str] = {"good": "ok", "notice": "note", "bad": "bad"}
+LIMITS: dict[str, str] = {
+    "TPOT": "the TPOT objective",
+    "TTFT": "the TTFT objective",
+    "KVCache": "the room in the KV cache",
+    "BatchSize": "the largest batch of an engine (spec.engine.maxNumSeqs)",
+}
+"""What limits the capacity, in words; the number in force may be on its way there."""
 DASH = "–"
 WIDE = 200
 """Columns where another program reads: nothing is cut there."""
@@ -100,10 +107,13 @@ def _show_whole(console: Console, one: Seen, now_s: float) -> None:
     for name, text in _facts(one, now_s):
         facts.add_row(f"  {name}", text)
     console.print(facts)
+    told: list[str] = []
     for weight, condition in one.matters:
         console.print(Text.assemble("  ", (MARKS[weight], STYLES[weight]), f" {condition.type}: {condition.reason}"))
-        if condition.message:
-            console.print(Padding(Text(condition.message), (0, 0, 0, 4)))
+        message = _news(condition.message, told)
+        told.append(condition.message)
+        if message:
+            console.print(Padding(Text(message), (0, 0, 0, 4), expand=False))
 
 
 def _facts(one: Seen, now_s: float) -> Iterator[tuple[str, str]]:
@@ -120,9 +130,9 @@ def _facts(one: Seen, now_s: float) -> Iterator[tuple[str, str]]:
         kept = "" if rate is None else f"; {rate} % of the drafted tokens are kept"
         yield "acceptance", f"{tuning.acceptance_length} tokens a step{kept}"
     if tuning.reason:
-        yield "why", tuning.reason
+        yield "why", clauses(tuning.reason)
     if capacity.requests_per_replica is not None:
-        limit = f", limited by {capacity.limited_by}" if capacity.limited_by else ""
+        limit = f"; the limit comes from {LIMITS[capacity.limited_by]}" if capacity.limited_by else ""
         yield "capacity", f"{count(capacity.requests_per_replica, 'request')} in flight a replica{limit}"
     bounds = one.effective.replicas
     needs = capacity.replicas_for_load
@@ -141,7 +151,20 @@ def _facts(one: Seen, now_s: float) -> Iterator[tuple[str, str]]:
     if one.history:
         change = one.history[0]
         yield "last change", f"{ago(change.time, now_s)} ago, {change.kind.lower()} {change.from_} → {change.to}"
-        yield "", change.reason
+        yield "", clauses(change.reason)
+
+
+def _news(message: str, told: Sequence[str]) -> str:
+    """A message without what another condition has told: Ready says what the one that keeps it back says."""
+    if message in told:
+        return ""
+    known = next((one for one in told if one and message.endswith(one)), "")
+    return f"{message.removesuffix(known)}as above" if known else message
+
+
+def clauses(sentence: str) -> str:
+    """A sentence of several parts, a line each: what was found, what follows from it, what is done for now."""
+    return sentence.replace("; ", "\n")
 
 
 def in_words(schedule: str) -> str:

@@ -114,15 +114,15 @@ def _print(rows: list[Row], notes: list[str], output: Output) -> None:
 
     def show() -> None:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-        console.print(
-            picture(rows, width=console.width, height=len(rows) + len(notes) + 9, title=_title(rows), notes=notes)
-        )
+        console.print(picture(rows, width=console.width, height=len(rows) + TALL, title=_title(rows), notes=notes))
 
     emit(document(rows), output, show)
 
 
 WIDE = 160
 """Columns where another program reads."""
+TALL = 40
+"""Lines for what stands around the rows where there is no screen to fit into: more than enough."""
 
 
 async def _live(reach: Reach, sort: Sort, every_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Group, JustifyMethod, RenderableType
@@ -48,13 +49,23 @@ COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
 LEAST_WIDTH = 78
 """Columns that the table needs; a narrower terminal gets it without those in `SPARED`."""
 SPARED = ("TARGET", "TOKENS/STEP", "TOKENS/s")
+LEGEND: Mapping[str, str] = {
+    "K": "K: tokens drafted a step",
+    "TOKENS/STEP": "TOKENS/STEP: tokens that a request gains in a step",
+    "TARGET": "TARGET: requests in flight that a replica may carry",
+    "TPOT/OBJECTIVE ms": "TPOT: time an output token takes; at p95, 95 % of the requests take no longer",
+    "": f"{DASH}: not known, without traffic for example",
+}
+"""What the columns mean that do not say so themselves, and what stands where nothing is known."""
 
 
 def picture(rows: Sequence[Row], *, width: int, height: int, title: str, notes: Sequence[str]) -> RenderableType:
-    """Everything on the screen, cut to its size: services that have no place are counted, not silently left out."""
-    room = max(1, height - 4 - len(notes))
-    shown = list(rows)[:room]
+    """Everything on the screen, cut to its size: services that have no place are counted, not silently left out; the
+    legend gives way to them."""
     left_out = SPARED if width < LEAST_WIDTH else ()
+    told = [line for sentence in notes for line in wrap(sentence, width)]
+    room = max(1, height - 4 - len(told))
+    shown = list(rows)[:room]
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for name, align in COLUMNS:
         if name not in left_out:
@@ -64,7 +75,27 @@ def picture(rows: Sequence[Row], *, width: int, height: int, title: str, notes: 
         table.add_row(*(cell for (name, _), cell in zip(COLUMNS, _cells(row), strict=True) if name not in left_out))
     hidden = len(rows) - len(shown)
     more = [Text(f"and {hidden} more: a taller terminal shows them", style="dim")] if hidden else []
-    return Group(Text(title, style="dim", no_wrap=True, overflow="ellipsis"), table, *more, *map(_note, notes))
+    legend = _legend(width, left_out)
+    below = ["", *legend] if rows and len(shown) + 1 + len(legend) <= room else []
+    return Group(
+        Text(title, style="dim", no_wrap=True, overflow="ellipsis"),
+        table,
+        *more,
+        *(Text(line, style="yellow") for line in told),
+        *(Text(line, style="dim") for line in below),
+    )
+
+
+def _legend(width: int, left_out: Sequence[str]) -> list[str]:
+    """What is needed to read the columns that are shown, in lines of this width."""
+    lines: list[str] = []
+    for text in (text for column, text in LEGEND.items() if column not in left_out):
+        joined = f"{lines[-1]}   {text}" if lines else text
+        if lines and len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines += wrap(text, width)
+    return lines
 
 
 def document(rows: Sequence[Row]) -> dict[str, Any]:
@@ -117,7 +148,3 @@ def _tpot(row: Row) -> Text:
 
 def _whole(value: float | None) -> str:
     return DASH if value is None else f"{value:,.0f}"
-
-
-def _note(sentence: str) -> Text:
-    return Text(sentence, style="yellow", no_wrap=True, overflow="ellipsis")

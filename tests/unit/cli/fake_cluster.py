@@ -104,17 +104,21 @@ class FakeCluster:
             self.objects[SERVICES.format(namespace)] = {"items": inside}
         self.objects[FLEET] = {"items": list(services)}
         self.address = ""
+        self.away = ""
+        """A part of the paths of a Service that is not there."""
 
     def answer(self, path: str, form: Mapping[str, list[str]]) -> tuple[int, bytes]:
         """Status and body of a request."""
         self.seen.append(path)
+        if self.away and self.away in path:
+            return 404, b'{"kind": "Status", "message": "not found"}'
+        if path in self.texts:
+            return 200, self.texts[path].encode()
         if path.endswith(("/api/v1/query", "/api/v1/query_range")):
             return self._measured(form, ranged=path.endswith("_range"))
         if path in self.refused:
             status = self.refused[path]
             return status, json.dumps({"kind": "Status", "message": "told so"}).encode()
-        if path in self.texts:
-            return 200, self.texts[path].encode()
         if path in self.objects:
             return 200, json.dumps(self.objects[path]).encode()
         plural = path.rsplit("/", 1)[-1]

@@ -25,7 +25,7 @@ def test_why_this_k_and_why_so_many_replicas(ask: Ask) -> None:
     result = ask(cluster(), "explain", "chat", "--prometheus", "STORE")
     assert result.exit_code == 0, result.output
     for said in (
-        "Ready: 3 of 3 replicas ready, 43 requests in flight.",
+        "Ready. 3 of 3 replicas ready, 43 requests in flight.",
         # 9 of 10 requests are counted within 40 ms, half way through the bucket from 30 to 50 ms.
         "The objective is missed: 90 % of the requests of the last minute took 40 ms a token or less, 95 % are asked",
         "The schedule is K 3 up to batch 24, 1 beyond (generation 17; 3/3 engines hold it).",
@@ -132,3 +132,24 @@ def test_an_hpa_that_is_limited_is_told_in_its_own_words(ask: Ask) -> None:
     result = ask(limited, "explain", "chat")
     assert "The HPA sees 1 replica and asks for 6." in result.stdout
     assert "ScalingLimited is True: the desired count is over the maximum" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        (("AbleToScale", "True"), False),
+        (("AbleToScale", "False"), True),
+        (("ScalingActive", "False"), True),
+        (("ScalingLimited", "False"), False),
+        (("ScaledToZero", "False"), False),
+        (("ScaledToZero", "True"), False),
+        (("SomethingNew", "False"), False),
+    ],
+)
+def test_only_conditions_of_the_hpa_that_tell_of_a_trouble_are_told(
+    ask: Ask, condition: tuple[str, str], told: bool
+) -> None:
+    scaled = cluster()
+    body = {"type": condition[0], "status": condition[1], "message": "so it is"}
+    scaled.objects[HPA] = {"status": {"currentReplicas": 1, "desiredReplicas": 1, "conditions": [body]}}
+    assert ("so it is" in ask(scaled, "explain", "chat").stdout) == told

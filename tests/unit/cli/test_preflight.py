@@ -81,12 +81,45 @@ class TestEnd:
         assert result.stderr.startswith("outrider: ")
         assert words in result.stderr
 
-    def test_a_file_that_is_no_yaml(self, runner: CliRunner, tmp_path: Path) -> None:
-        (tmp_path / "broken.yaml").write_text("kind: [", encoding="utf-8")
+    @pytest.mark.parametrize(
+        ("text", "place", "words"),
+        [
+            pytest.param("kind: [", (1, 8), "the bracket or brace of line 1 is not closed", id="an end too early"),
+            pytest.param("a: {b: 1\nc: 2\n", (2, 2), "the bracket or brace of line 1 is not closed", id="no brace"),
+            pytest.param("a: {b: 1 c: 2}\n", (1, 11), "or a comma is missing", id="no comma"),
+            pytest.param('a: "X\nb: 1\n', (2, 5), "the quotes of line 1 are not closed", id="no closing quotes"),
+            pytest.param("a:\n\tb: 1\n", (2, 1), "a tab: indent with spaces", id="a tab"),
+            pytest.param("a:\n  b: 1\n c: 2\n", (3, 2), "look at its indentation", id="too few blanks"),
+            pytest.param("a:\n  b: 1\n    c: 2\n", (3, 6), "the indentation of its neighbours", id="too many blanks"),
+            pytest.param("a: b: c\n", (1, 5), "quotes around a value that holds a colon", id="a colon in a value"),
+            pytest.param("a:1\nb: 2\n", (2, 2), "the line before has a colon with a blank after it", id="no blank"),
+            pytest.param("a\nb: 2\n", (2, 2), "the line before has a colon", id="no colon"),
+            pytest.param("a: 1\nb\n  c: 2\n", (3, 4), "the key in line 2 has no colon", id="no colon and a block"),
+            pytest.param("a: @b\n", (1, 4), "put quotes around the value", id="a character of YAML's own"),
+            pytest.param("a: *b\n", (1, 4), "put quotes around it", id="no such anchor"),
+            pytest.param("a: [*]\n", (1, 6), "put quotes around it", id="a star"),
+        ],
+    )
+    def test_a_file_that_is_no_yaml_is_told_where_and_what_to_do(
+        self, runner: CliRunner, tmp_path: Path, text: str, place: tuple[int, int], words: str
+    ) -> None:
+        (tmp_path / "broken.yaml").write_text(text, encoding="utf-8")
         result = run(runner, str(tmp_path))
         assert result.exit_code == 2
-        assert "broken.yaml, line 1, column 8: no YAML: while parsing a flow node" in result.stderr
-        assert "template" not in result.stderr
+        told, shown, mark = result.stderr.removesuffix("\n").split("\n")
+        line, column = place
+        assert f"broken.yaml, line {line}, column {column}: not valid YAML: " in told
+        assert words in told
+        assert "template" not in told
+        assert shown == "  " + text.splitlines()[line - 1].replace("\t", " ")
+        assert mark == " " * (2 + column - 1) + "^"
+
+    @pytest.mark.parametrize("text", ["a: \x01\n", 'a: "\\q"\n', "a: }\n", "...\nb\n: :\n", "a: !!foo b\n", "? ]\n"])
+    def test_other_faults_are_told_in_the_parsers_words(self, runner: CliRunner, tmp_path: Path, text: str) -> None:
+        (tmp_path / "broken.yaml").write_text(text, encoding="utf-8")
+        result = run(runner, str(tmp_path))
+        assert result.exit_code == 2
+        assert "not valid YAML: " in result.stderr
 
     def test_a_template_that_was_not_rendered(self, runner: CliRunner, tmp_path: Path) -> None:
         (tmp_path / "chart.yaml").write_text("{{- if .Values.chat }}\nkind: X\n{{- end }}\n", encoding="utf-8")

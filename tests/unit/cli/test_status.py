@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from outrider.api.status import CapacityStatus
+from outrider.cli.status_view import LIMITS
 from tests.unit.cli.conftest import Ask
-from tests.unit.cli.fake_cluster import FLEET, SERVICES, FakeCluster, service
+from tests.unit.cli.fake_cluster import CONDITIONS, FLEET, SERVICES, FakeCluster, service
 
 CRASHED = [
     {"type": "Ready", "status": "False", "reason": "EngineCrashLoop", "message": "exit status 1"},
@@ -39,7 +41,7 @@ def test_of_one_service_everything_is_said(ask: Ask) -> None:
     for said in (
         "K 3 up to batch 24, 1 beyond (generation 17, held by 3/3 engines)",
         "2.41 tokens a step; 47 % of the drafted tokens are kept",
-        "20 requests in flight a replica, limited by TPOT",
+        "20 requests in flight a replica; the limit comes from the TPOT objective",
         "3 ready of 3 wanted (bounds 1-6); the load needs 3",
         "TPOT 40 ms for 95 % of the requests",
         "schedule 1-256:2 → 1-24:3 25-256:1",
@@ -50,10 +52,47 @@ def test_of_one_service_everything_is_said(ask: Ask) -> None:
     assert "MetricsAvailable" not in result.stdout, "what is as it should be is not said"
 
 
+@pytest.mark.parametrize("limit", get_args(CapacityStatus.model_fields["limited_by"].annotation)[0].__args__)
+def test_whatever_limits_the_capacity_is_told_in_words(ask: Ask, limit: str) -> None:
+    result = ask(FakeCluster(service(changes={"status.capacity.limitedBy": limit})), "status", "chat")
+    assert f"20 requests in flight a replica; the limit comes from {LIMITS[limit]}" in result.stdout
+
+
 def test_a_condition_that_is_not_as_it_should_be_is_told_with_its_message(ask: Ask) -> None:
     result = ask(FakeCluster(service(changes={"status.conditions": CRASHED})), "status", "chat")
     assert result.exit_code == 1
-    assert "bad EngineReady: EngineCrashLoop\n    exit status 1" in result.stdout
+    assert "bad Ready: EngineCrashLoop\n    exit status 1\n  bad EngineReady: EngineCrashLoop\n" in result.stdout
+    assert result.stdout.count("exit status 1") == 1, "what two conditions say is said once"
+
+
+def test_a_condition_that_adds_to_what_was_told_does_not_repeat_it(ask: Ask) -> None:
+    stuck = {"type": "RolloutProgressing", "status": "False", "reason": "EngineCrashLoop",
+             "message": "the update is stuck: exit status 1"}  # fmt: skip
+    result = ask(FakeCluster(service(changes={"status.conditions": [*CRASHED, stuck]})), "status", "chat")
+    assert "bad RolloutProgressing: EngineCrashLoop\n    the update is stuck: as above\n" in result.stdout
+
+
+def test_a_service_without_traffic_is_ready_and_the_details_say_what_is_not_known(ask: Ask) -> None:
+    unknown = {"type": "SpeculationHealthy", "status": "Unknown", "reason": "InsufficientData", "message": "too few"}
+    cluster = FakeCluster(service(changes={"status.conditions": [*CONDITIONS, unknown]}))
+    assert "ml/chat  Ready  " in ask(cluster, "status").stdout
+    assert "note SpeculationHealthy: InsufficientData\n    too few\n" in ask(cluster, "status", "chat").stdout
+
+
+def test_a_service_that_starts_is_not_told_as_a_fault(ask: Ask) -> None:
+    starting = [{**one, "reason": "Starting", "message": "engines are loading"} for one in CRASHED]
+    result = ask(FakeCluster(service(changes={"status.conditions": starting})), "status", "chat")
+    assert result.exit_code == 1
+    assert "note Ready: Starting\n    engines are loading\n  note EngineReady: Starting\n" in result.stdout
+
+
+def test_the_parts_of_a_long_reason_stand_on_lines_of_their_own(ask: Ask) -> None:
+    change = {"time": "2026-09-21T13:00:00Z", "kind": "Target", "from": "32", "to": "48"}
+    reason = "TPOT: with 239 requests in flight a token takes 40 ms; room for bursts leaves 171; 48 of 154 for now"
+    result = ask(FakeCluster(service(changes={"status.history": [{**change, "reason": reason}]})), "status", "chat")
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    at = lines.index("TPOT: with 239 requests in flight a token takes 40 ms")
+    assert lines[at + 1 : at + 3] == ["room for bursts leaves 171", "48 of 154 for now"]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -93,12 +132,32 @@ def test_a_status_of_another_version_loses_only_what_is_not_understood(ask: Ask)
     assert one["capacity"]["requestsPerReplica"] == 20
 
 
-def test_a_name_that_is_not_there_is_three_and_names_those_that_are(ask: Ask) -> None:
-    result = ask(FakeCluster(service()), "status", "chta")
+@pytest.mark.parametrize(
+    ("there", "name", "said"),
+    [
+        pytest.param(("chat",), "chta", "did you mean chat?", id="a slip"),
+        pytest.param(("chat", "code"), "coda", "did you mean code?", id="a slip among several"),
+        pytest.param(("chat",), "search", "there is only chat", id="one other"),
+        pytest.param(("chat", "code"), "search", "there are chat, code", id="two others"),
+        pytest.param(tuple("abcde"), "search", "there are a, b, c, d, e", id="as many as are named"),
+        pytest.param(tuple("abcdefg"), "search", "there are a, b, c, d, e and 2 more", id="more than are named"),
+        pytest.param((), "search", "there is none at all", id="none"),
+    ],
+)
+def test_a_name_that_is_not_there_is_three_and_names_those_that_are(
+    ask: Ask, there: tuple[str, ...], name: str, said: str
+) -> None:
+    result = ask(FakeCluster(*map(service, there)), "status", name)
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == (
-        "outrider: no service chta in namespace ml: there are chat; -n looks in another namespace, -A in all\n"
+        f"outrider: namespace ml has no service {name}: {said} (-n NAME looks in another namespace)\n"
     )
+
+
+def test_a_name_that_is_nowhere_is_told_with_the_namespaces_of_those_that_are_there(ask: Ask) -> None:
+    result = ask(FakeCluster(service(), service("code", "other")), "status", "cdoe", "-A")
+    assert result.exit_code == 3
+    assert result.stderr == "outrider: no namespace has a service cdoe: did you mean other/code?\n"
 
 
 def test_namespaces_are_those_of_kubectl(ask: Ask) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from outrider.cli.measured import Now
 from outrider.cli.seen import see
-from outrider.cli.top_screen import SORTS, Row, picture
+from outrider.cli.top_screen import LEGEND, SORTS, Row, picture
 from outrider.core.histogram import Histogram
 from tests.unit.cli.conftest import Ask
 from tests.unit.cli.fake_cluster import FakeCluster, busy, service, serving
@@ -52,8 +52,33 @@ def test_once_it_shows_a_row_a_service(ask: Ask) -> None:
 def test_a_store_that_is_away_leaves_dashes_and_a_sentence(ask: Ask) -> None:
     result = ask(FakeCluster(service()), "top", "--once", "--prometheus", "http://127.0.0.1:9")
     assert result.exit_code == 0
-    assert "no connection" in result.stdout
+    assert "no connection, nothing listens there: look at --prometheus\n" in result.stdout
     assert "ml/chat  3" in result.stdout
+
+
+def test_an_address_from_the_environment_is_told_by_its_variable(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTRIDER_PROMETHEUS_URL", "http://no-such-host.invalid:9090")
+    result = ask(FakeCluster(service()), "top", "--once")
+    assert "look at OUTRIDER_PROMETHEUS_URL\n" in result.stdout
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://prometheus.nowhere.svc:9090"])
+def test_an_address_that_keda_was_told_names_the_scaled_object_and_the_option(ask: Ask, address: str) -> None:
+    """Directly, and through the API server, which has no such Service."""
+    told = FakeCluster(service())
+    told.objects["/apis/keda.sh/v1alpha1/namespaces/ml/scaledobjects/chat"] = {
+        "spec": {"triggers": [{"metadata": {"serverAddress": address}}]}
+    }
+    told.away = "/namespaces/nowhere/"
+    result = ask(told, "top", "--once")
+    assert "look at serverAddress of the ScaledObject, or name the store with --prometheus\n" in result.stdout
+
+
+def test_a_server_that_is_no_prometheus_is_told_so(ask: Ask) -> None:
+    page = FakeCluster(service())
+    page.texts["/grafana/api/v1/query"] = "<html>"
+    result = ask(page, "top", "--once", "--prometheus", "STORE/grafana")
+    assert "with series; if it is none: look at --prometheus" in " ".join(result.stdout.split())
 
 
 def test_the_document_has_the_same_numbers(ask: Ask) -> None:
@@ -65,6 +90,29 @@ def test_the_document_has_the_same_numbers(ask: Ask) -> None:
 @pytest.mark.parametrize(("sort", "first"), [("name", "a"), ("load", "b"), ("tokens", "a"), ("headroom", "b")])
 def test_what_comes_first(sort: str, first: str) -> None:
     assert sorted(rows(), key=SORTS[sort])[0].seen.name == first
+
+
+@pytest.mark.parametrize("width", [200, 120, 80, 60, 40])
+def test_the_legend_explains_the_columns_that_are_shown(width: int) -> None:
+    shown = " ".join(drawn(width, height=40))
+    for column, text in LEGEND.items():
+        is_there = width >= 78 or column not in ("TOKENS/STEP", "TARGET")
+        assert (" ".join(text.split()) in " ".join(shown.split())) == is_there, column
+
+
+@pytest.mark.parametrize("height", range(5, 20))
+def test_the_legend_takes_no_service_its_place(height: int) -> None:
+    lines = drawn(120, height)
+    assert len(lines) <= height
+    if any(line.startswith("K: ") for line in lines):
+        assert any(line.startswith("ml/c") for line in lines)
+
+
+def test_a_note_is_not_cut() -> None:
+    console = Console(width=40, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    note = "Prometheus at http://prometheus.monitoring:9090: no connection: look at --prometheus"
+    console.print(picture(rows(), width=40, height=30, title="now", notes=[note]))
+    assert note in " ".join(console.export_text().split())
 
 
 @pytest.mark.parametrize("width", [200, 120, 80, 60, 40])
