@@ -48,8 +48,13 @@ def filled_in(expression: str, variables: Mapping[str, str]) -> str:
 
 def answer(cluster: Cluster, query: str) -> list[dict[str, Any]]:
     """Elements of an instant query that have a number; a fault of the query is an error with Prometheus' words."""
+    return [one for one in elements(cluster, query) if math.isfinite(float(one["value"][1]))]
+
+
+def elements(cluster: Cluster, query: str) -> list[dict[str, Any]]:
+    """Elements of an instant query, whatever their values are."""
     found: list[dict[str, Any]] = _get(cluster, "query", {"query": query})["result"]
-    return [one for one in found if math.isfinite(float(one["value"][1]))]
+    return found
 
 
 def course(cluster: Cluster, query: str, seconds: float, until_s: float, points: int = 240) -> list[dict[str, Any]]:

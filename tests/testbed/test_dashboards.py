@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,13 +18,13 @@ from outrider.observability.__main__ import DASHBOARDS
 from outrider.observability.alerts import ALERTS
 from tests.testbed import operator
 from tests.testbed.cluster import Cluster
-from tests.testbed.dashboards import Asked, answer, choices, every_query, filled_in
+from tests.testbed.dashboards import Asked, answer, choices, elements, every_query, filled_in
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.load import Load
 from tests.testbed.service import ServiceView
 from tests.testbed.test_operator import created, example
 
-NAMESPACE, SERVICE = "watched", "chat"
+NAMESPACE, SERVICE, QUIET = "watched", "chat", "quiet"
 ONE_SERVICE = {"namespace": NAMESPACE, "service": SERVICE, "gpu_hour": "2.50"}
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "outrider-fleet": {"namespace": ".+"},
@@ -39,13 +41,18 @@ def busy(start_cluster: StartCluster) -> Iterator[Cluster]:
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
     operator.install(cluster)
     operator.start(cluster, {"OUTRIDER_LEASE_S": "60"})
-    view = created(cluster, NAMESPACE)
+    view, quiet = created(cluster, NAMESPACE), created(cluster, QUIET)
     name_is_taken(cluster)
-    cluster.wait_until("ready service", lambda: view.condition("Ready")[0] == "True", PATIENCE_S)
+    for name, each in {"loaded": view, "quiet": quiet}.items():
+        cluster.wait_until(f"ready {name} service", partial(is_ready, each), PATIENCE_S)
     with Load(cluster, NAMESPACE, SERVICE, concurrency=48, acceptance=0.75):
         a_stranger_delivers(view)
         yield cluster
     operator.stop(cluster)
+
+
+def is_ready(view: ServiceView) -> bool:
+    return view.condition("Ready")[0] == "True"
 
 
 def name_is_taken(cluster: Cluster) -> None:
@@ -83,9 +90,9 @@ def answers(busy: Cluster) -> Mapping[str, list[dict[str, Any]]]:
     while time.monotonic() < until_s and len(found) < len({asked.query.expr for asked in QUERIES}):
         for asked in QUERIES:
             if asked.query.expr not in found:
-                elements = answer(busy, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid]))
-                if elements:
-                    found[asked.query.expr] = elements
+                rows = answer(busy, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid]))
+                if rows:
+                    found[asked.query.expr] = rows
         time.sleep(1.0)
     return found
 
@@ -93,6 +100,20 @@ def answers(busy: Cluster) -> Mapping[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize("asked", QUERIES, ids=str)
 def test_a_query_of_a_panel_has_data(answers: Mapping[str, list[dict[str, Any]]], asked: Asked) -> None:
     assert asked.query.expr in answers, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid])
+
+
+def test_no_panel_shows_nan_for_a_service_without_traffic(
+    busy: Cluster, answers: Mapping[str, list[dict[str, Any]]]
+) -> None:
+    """Of counters that stand still the rates are 0, and 0 over 0 is a value that Grafana shows as such."""
+    told = {}
+    for asked in QUERIES:
+        variables = dict(VARIABLES[asked.dashboard.uid])
+        if "service" in variables:
+            variables["namespace"] = QUIET
+        found = elements(busy, filled_in(asked.query.expr, variables))
+        told[str(asked)] = [one["metric"] for one in found if math.isnan(float(one["value"][1]))]
+    assert {name: found for name, found in told.items() if found} == {}
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
@@ -106,7 +127,7 @@ def test_its_variables_offer_what_is_there(
     }
     assert all(offered.values()), offered
     if dashboard.uid == "outrider-service":
-        assert offered == {"namespace": [NAMESPACE], "service": [SERVICE]}
+        assert offered == {"namespace": sorted((NAMESPACE, QUIET)), "service": [SERVICE]}
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)

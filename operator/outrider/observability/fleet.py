@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, STEPS, Dashboard, Panel, Query, Row, Variable, stat
-from outrider.observability.promql import SERVICE_LABEL, by_service, own_of_fleet, rate
+from outrider.observability.promql import SERVICE_LABEL, by_service, own_of_fleet, rate, ratio
 from outrider.observability.promql import of_fleet as of
 
 NAME = "{{namespace}}/{{service}}"
@@ -36,7 +36,7 @@ NOW = Row(
 _COLUMNS = (
     ("K", own_of_fleet("outrider_speculative_tokens")),
     ("Tokens a step", own_of_fleet("outrider_acceptance_length")),
-    ("Acceptance rate", f"{ACCEPTED} / {DRAFTED}"),
+    ("Acceptance rate", ratio(ACCEPTED, DRAFTED)),
     ("Speedup", own_of_fleet("outrider_speculation_speedup_ratio")),
     ("Tokens a second", TOKENS),
     ("In flight", IN_FLIGHT),
@@ -96,6 +96,7 @@ SERVICES = Row(
             kind="table",
             width=24,
             height=6,
+            empty="Every condition is True; if there are no services above either, the operator is not scraped.",
             transformations=({"id": "organize", "options": {"excludeByName": {"Time": True, "Value": True}}},),
         ),
     ),
@@ -104,12 +105,19 @@ SERVICES = Row(
 COURSE = Row(
     "Course",
     (
-        Panel("Throughput", "Generated tokens a second by service.", "short", (Query(TOKENS, NAME),), defaults=STACKED),
+        Panel(
+            "Throughput",
+            "Generated tokens a second by service.",
+            "short",
+            (Query(TOKENS, NAME),),
+            axis="tokens a second",
+            defaults=STACKED,
+        ),
         Panel(
             "Acceptance rate",
             "Accepted over drafted tokens by service.",
             "percentunit",
-            (Query(f"{ACCEPTED} / {DRAFTED}", NAME),),
+            (Query(ratio(ACCEPTED, DRAFTED), NAME),),
             defaults={"min": 0, "max": 1},
         ),
         Panel(
@@ -117,6 +125,7 @@ COURSE = Row(
             "K at the median batch size by service.",
             "none",
             (Query(own_of_fleet("outrider_speculative_tokens"), NAME),),
+            axis="tokens drafted a step",
             defaults=STEPS,
         ),
         Panel(
@@ -125,6 +134,7 @@ COURSE = Row(
             " than it gives.",
             "none",
             (Query(own_of_fleet("outrider_speculation_speedup_ratio"), NAME),),
+            axis="times the tokens of no drafter",
             defaults={"decimals": 2},
         ),
         Panel(
@@ -135,7 +145,14 @@ COURSE = Row(
             (Query(f"{TPOT} / {TPOT_OBJECTIVE}", NAME),),
             defaults={"min": 0},
         ),
-        Panel("GPUs", "GPUs that the replicas of each service hold.", "none", (Query(GPUS, NAME),), defaults=STACKED),
+        Panel(
+            "GPUs",
+            "GPUs that the replicas of each service hold.",
+            "none",
+            (Query(GPUS, NAME),),
+            axis="GPUs",
+            defaults=STACKED,
+        ),
     ),
 )
 

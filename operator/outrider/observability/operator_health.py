@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, Dashboard, Panel, Query, Row, Variable, stat
+from outrider.observability.promql import known
 
 MINE = 'namespace=~"$operator"'
 """The operators of the namespaces chosen: these series have no service."""
 SELF = f"and on (job, instance) outrider_services{{{MINE}}}"
 """Metrics that every process has, of an operator's."""
 RATE = "[$__rate_interval]"
+NONE_YET = "None since the operator started; if Life is empty too, it is not scraped."
+"""Of counters by reason, which have no series before the first time."""
 
 
 def _quantiles(histogram: str) -> tuple[Query, ...]:
     buckets = f"sum by (le) (rate({histogram}_bucket{{{MINE}}}{RATE}))"
-    return tuple(Query(f"histogram_quantile({share}, {buckets})", f"P{100 * share:g}") for share in (0.5, 0.99))
+    return tuple(Query(known(f"histogram_quantile({share}, {buckets})"), f"P{100 * share:g}") for share in (0.5, 0.99))
 
 
 def _by_reason(counter: str) -> tuple[Query, ...]:
@@ -66,18 +69,20 @@ PASSES = Row(
         Panel(
             "Objects passes",
             "How many services were looked at, a second.",
-            "reqps",
+            "none",
             (Query(f"sum(rate(outrider_reconcile_seconds_count{{{MINE}}}{RATE}))", "passes"),),
+            axis="passes a second",
             defaults={"min": 0},
         ),
         Panel(
             "Decisions",
-            "Changes of schedules and of the autoscaler's targets, by hour.",
+            "Changes of schedules and of the autoscaler's targets, within an hour up to each moment.",
             "none",
             tuple(
-                Query(f"3600 * sum(rate(outrider_{kind}_changes_total{{{MINE}}}{RATE}))", kind)
+                Query(f"sum(increase(outrider_{kind}_changes_total{{{MINE}}}[1h]))", kind)
                 for kind in ("schedule", "target")
             ),
+            axis="changes in an hour",
             defaults={"min": 0, "decimals": 1},
         ),
         Panel(
@@ -86,6 +91,8 @@ PASSES = Row(
             " change.",
             "none",
             _by_reason("outrider_holds_total"),
+            axis="passes a minute",
+            empty=NONE_YET,
             defaults=STACKED,
         ),
         Panel(
@@ -93,6 +100,8 @@ PASSES = Row(
             "A minute, by reason. None is the rule; the reasons are those of condition Ready.",
             "none",
             _by_reason("outrider_reconcile_failures_total"),
+            axis="passes a minute",
+            empty=NONE_YET,
             defaults=STACKED,
         ),
     ),
@@ -113,6 +122,8 @@ NEIGHBOURS = Row(
             "Schedules that an engine did not take, a minute, by reason.",
             "none",
             _by_reason("outrider_delivery_failures_total"),
+            axis="deliveries a minute",
+            empty=NONE_YET,
             defaults=STACKED,
         ),
         Panel(
@@ -120,6 +131,7 @@ NEIGHBOURS = Row(
             "Processor time of the operator, in cores.",
             "none",
             (Query(f"sum(rate(process_cpu_seconds_total{RATE}) {SELF})", "cores"),),
+            axis="cores",
             defaults={"min": 0},
         ),
     ),

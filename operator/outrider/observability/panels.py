@@ -50,6 +50,10 @@ class Panel:
     kind: str = "timeseries"
     width: int = 8
     height: int = HEIGHT
+    axis: str = ""
+    """What the numbers count, at the axis of a time series whose unit does not say it: ``none`` and ``short``."""
+    empty: str = ""
+    """What it means that there are no series, where nothing has to be wrong then; shown in their place."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """More of ``fieldConfig.defaults``."""
     overrides: tuple[Mapping[str, Any], ...] = ()
@@ -58,6 +62,11 @@ class Panel:
 
     def as_json(self, identity: int, x: int, y: int) -> dict[str, Any]:
         """As Grafana has it, at a place of the grid."""
+        defaults = {"unit": self.unit, **self.defaults}
+        if self.axis:
+            defaults["custom"] = {**self.defaults.get("custom", {}), "axisLabel": self.axis}
+        if self.empty:
+            defaults["noValue"] = self.empty
         return {
             "id": identity,
             "type": self.kind,
@@ -65,7 +74,7 @@ class Panel:
             "description": self.description,
             "datasource": DATASOURCE,
             "gridPos": {"x": x, "y": y, "w": self.width, "h": self.height},
-            "fieldConfig": {"defaults": {"unit": self.unit, **self.defaults}, "overrides": list(self.overrides)},
+            "fieldConfig": {"defaults": defaults, "overrides": list(self.overrides)},
             "options": {**_OPTIONS.get(self.kind, {}), **self.options},
             "targets": [query.target(index) for index, query in enumerate(self.queries)],
             "transformations": list(self.transformations),

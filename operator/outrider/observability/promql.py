@@ -42,6 +42,16 @@ def rate(selector: str, window: str = "$__rate_interval") -> str:
     return f"rate({selector}[{window}])"
 
 
+def ratio(part: str, whole: str) -> str:
+    """One over another, and nothing where there is none of the whole: a service without traffic, not NaN."""
+    return f"{part} / ({whole} > 0)"
+
+
+def known(quantile: str) -> str:
+    """A quantile where anything was counted: without traffic it is NaN, which no comparison lets through."""
+    return f"{quantile} >= 0"
+
+
 def by_service(aggregation: str, vector: str, *further: str) -> str:
     """Aggregate engines' series, with labels ``namespace`` and ``service`` as the operator's series have them."""
     labels = ", ".join(("namespace", "service", *further))
@@ -61,8 +71,8 @@ def own_everywhere(metric: str, matchers: str = "", *further: str, over: str = "
 
 
 def own_of_service(metric: str, *labels: str, function: str = "", **more: str) -> str:
-    """The operator's series of the service that a dashboard shows, by further labels; ``function`` is applied with the
-    rate interval."""
+    """The operator's series of the service that a dashboard shows, by further labels; ``function`` is applied over the
+    rate interval, or over the window that it names, such as ``increase 1h``."""
     return _either(metric, '="$namespace"', '="$service"', labels, function, more)
 
 
@@ -87,7 +97,8 @@ def _variants(metric: str, namespace: str, service: str, function: str, more: di
         f"exported_namespace{namespace},service{service}",
     ):
         vector = f"{metric}{{{_joined(matchers, more)}}}"
-        found.append(f"{function}({vector}[$__rate_interval])" if function else vector)
+        name, _, window = function.partition(" ")
+        found.append(f"{name}({vector}[{window or '$__rate_interval'}])" if function else vector)
     return found
 
 

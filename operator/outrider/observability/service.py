@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, STEPS, Dashboard, Panel, Query, Row, Variable, dashed, stat
-from outrider.observability.promql import SERVICE_LABEL, own_of_service, rate
+from outrider.observability.promql import SERVICE_LABEL, own_of_service, rate, ratio
 from outrider.observability.promql import of_service as of
 from outrider.observability.service_speculation import EFFICIENCY, SCHEDULE, STEP_TIME
 from outrider.observability.service_terms import (
@@ -45,7 +45,7 @@ NOW = Row(
             "Acceptance rate",
             "Accepted over drafted tokens, all positions and all K together.",
             "percentunit",
-            f"{ACCEPTED} / {DRAFTED}",
+            ratio(ACCEPTED, DRAFTED),
         ),
         stat(
             "Speedup by speculation",
@@ -76,6 +76,7 @@ TRAFFIC = Row(
                 Query(TOKENS, "generated"),
                 Query(f"sum({rate(of(names.PROMPT_TOKENS))})", "prompt"),
             ),
+            axis="tokens a second",
         ),
         Panel(
             "Time per output token (TPOT)",
@@ -118,6 +119,7 @@ TRAFFIC = Row(
             "Requests that run in a batch, and that wait for a place in one.",
             "short",
             (Query(RUNNING, "running"), Query(WAITING, "waiting")),
+            axis="requests",
             defaults=STACKED,
         ),
         Panel(
@@ -146,6 +148,7 @@ CAPACITY = Row(
                 ),
                 Query(own_of_service("outrider_requests_per_replica"), "target"),
             ),
+            axis="requests",
             overrides=(dashed("capacity.*"),),
             defaults={"min": 0},
         ),
@@ -160,6 +163,7 @@ CAPACITY = Row(
                 Query(own_of_service("outrider_desired_replicas"), "desired"),
                 Query(own_of_service("outrider_max_replicas"), "most"),
             ),
+            axis="replicas",
             overrides=(dashed("most"),),
             defaults={**STEPS, "min": 0},
         ),
@@ -200,6 +204,7 @@ COSTS = Row(
             "none",
             (Query(GPUS, "GPUs"),),
             width=6,
+            axis="GPUs",
             defaults={**STEPS, "min": 0},
         ),
         Panel(

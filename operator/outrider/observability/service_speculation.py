@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, STEPS, Panel, Query, Row, dashed
 from outrider.observability.promql import of_service as of
-from outrider.observability.promql import own_of_service, rate
+from outrider.observability.promql import own_of_service, rate, ratio
 from outrider.observability.service_terms import ACCEPTED, DRAFTED, DRAFTS, SPEEDUP, STEP_SECONDS, STEPS_RUN
 
 EFFICIENCY = Row(
@@ -15,7 +15,7 @@ EFFICIENCY = Row(
             "Acceptance rate",
             "Accepted over drafted tokens. It falls when K rises, so that it is no measure of a drafter by itself.",
             "percentunit",
-            (Query(f"{ACCEPTED} / {DRAFTED}", "accepted / drafted"),),
+            (Query(ratio(ACCEPTED, DRAFTED), "accepted / drafted"),),
             defaults={"min": 0, "max": 1},
         ),
         Panel(
@@ -25,8 +25,10 @@ EFFICIENCY = Row(
             "percentunit",
             (
                 Query(
-                    f"sum by (position) ({rate(of(names.NUM_ACCEPTED_TOKENS_PER_POS))})"
-                    f" / sum by (position) ({rate(of(names.DRAFT_TOKENS_PER_POS))})",
+                    ratio(
+                        f"sum by (position) ({rate(of(names.NUM_ACCEPTED_TOKENS_PER_POS))})",
+                        f"sum by (position) ({rate(of(names.DRAFT_TOKENS_PER_POS))})",
+                    ),
                     "position {{position}}",
                 ),
             ),
@@ -38,9 +40,10 @@ EFFICIENCY = Row(
             " the moment, and estimated by the operator for the present K.",
             "none",
             (
-                Query(f"1 + {ACCEPTED} / {DRAFTS}", "measured"),
+                Query(f"1 + {ratio(ACCEPTED, DRAFTS)}", "measured"),
                 Query(own_of_service("outrider_acceptance_length"), "estimated"),
             ),
+            axis="tokens a step",
             defaults={"min": 1, "decimals": 2},
         ),
         Panel(
@@ -49,6 +52,7 @@ EFFICIENCY = Row(
             " paid for with throughput once it is large.",
             "short",
             (Query(ACCEPTED, "accepted"), Query(f"{DRAFTED} - {ACCEPTED}", "rejected")),
+            axis="tokens a second",
             defaults=STACKED,
         ),
         Panel(
@@ -57,6 +61,7 @@ EFFICIENCY = Row(
             " from decode-only steps. The estimate is a fitted law, good to about 5 %.",
             "none",
             (Query(SPEEDUP, "speedup"), Query("vector(1)", "no drafter")),
+            axis="times the tokens of no drafter",
             overrides=(dashed("no drafter"),),
             defaults={"decimals": 2},
         ),
@@ -71,6 +76,7 @@ SCHEDULE = Row(
             "K of the schedule in force, at the batch size that half of the steps stay at or under.",
             "none",
             (Query(own_of_service("outrider_speculative_tokens"), "K"),),
+            axis="tokens drafted a step",
             defaults=STEPS,
         ),
         Panel(
@@ -89,8 +95,8 @@ SCHEDULE = Row(
             "percentunit",
             (
                 Query(
-                    f"sum by (speculative_tokens) ({STEPS_RUN}) / ignoring (speculative_tokens) group_left"
-                    f" sum({STEPS_RUN})",
+                    f"sum by (speculative_tokens) ({STEPS_RUN}) / ignoring (speculative_tokens) group_left ()"
+                    f" (sum({STEPS_RUN}) > 0)",
                     "K {{speculative_tokens}}",
                 ),
             ),
@@ -98,12 +104,14 @@ SCHEDULE = Row(
         ),
         Panel(
             "Changes",
-            "Schedules and targets of the autoscaler that the operator changed, by hour.",
+            "How often the operator changed the schedule and the target of the autoscaler, within an hour up to each"
+            " moment.",
             "none",
             (
-                Query(f"3600 * {own_of_service('outrider_schedule_changes_total', function='rate')}", "schedule"),
-                Query(f"3600 * {own_of_service('outrider_target_changes_total', function='rate')}", "target"),
+                Query(own_of_service("outrider_schedule_changes_total", function="increase 1h"), "schedule"),
+                Query(own_of_service("outrider_target_changes_total", function="increase 1h"), "target"),
             ),
+            axis="changes in an hour",
             defaults={"min": 0, "decimals": 1},
         ),
         Panel(
@@ -111,6 +119,7 @@ SCHEDULE = Row(
             "By engine: those that are behind the others have not taken the last one. 0 is the initial schedule.",
             "none",
             (Query(f"max by (pod) ({of(names.SCHEDULE_GENERATION)})", "{{pod}}"),),
+            axis="generation",
             defaults=STEPS,
         ),
         Panel(
@@ -144,8 +153,10 @@ STEP_TIME = Row(
             "s",
             (
                 Query(
-                    f"sum by (speculative_tokens) ({rate(of(names.STEP_SECONDS, kind='decode'))})"
-                    f" / sum by (speculative_tokens) ({rate(of(names.STEPS, kind='decode'))})",
+                    ratio(
+                        f"sum by (speculative_tokens) ({rate(of(names.STEP_SECONDS, kind='decode'))})",
+                        f"sum by (speculative_tokens) ({rate(of(names.STEPS, kind='decode'))})",
+                    ),
                     "K {{speculative_tokens}}",
                 ),
             ),
@@ -157,10 +168,11 @@ STEP_TIME = Row(
             "none",
             (
                 Query(
-                    f"sum by (pod) ({rate(of(names.STEP_REQUESTS))}) / sum by (pod) ({STEPS_RUN})",
+                    ratio(f"sum by (pod) ({rate(of(names.STEP_REQUESTS))})", f"sum by (pod) ({STEPS_RUN})"),
                     "{{pod}}",
                 ),
             ),
+            axis="requests in a step",
             defaults={"min": 0, "decimals": 1},
         ),
         Panel(
@@ -172,16 +184,21 @@ STEP_TIME = Row(
         ),
         Panel(
             "Stalls",
-            "Steps of over a second, by hour.",
+            "Steps of over a second, within an hour up to each moment.",
             "none",
-            (Query(f"3600 * sum by (pod) ({rate(of(names.STALLS))})", "{{pod}}"),),
+            (Query(f"sum by (pod) (increase({of(names.STALLS)}[1h]))", "{{pod}}"),),
+            axis="stalls in an hour",
             defaults={"min": 0},
         ),
         Panel(
             "Share of time in steps with prefill",
             "Seconds of steps that also ran prompts over seconds of all steps: what slows decoding beside K.",
             "percentunit",
-            (Query(f"sum({rate(of(names.STEP_SECONDS, kind='mixed'))}) / sum({STEP_SECONDS})", "with prefill"),),
+            (
+                Query(
+                    ratio(f"sum({rate(of(names.STEP_SECONDS, kind='mixed'))})", f"sum({STEP_SECONDS})"), "with prefill"
+                ),
+            ),
             defaults={"min": 0, "max": 1},
         ),
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import Query
+from outrider.observability.promql import known, own_of_service, rate, ratio
 from outrider.observability.promql import of_service as of
-from outrider.observability.promql import own_of_service, rate
 
 TOKENS = f"sum({rate(of(names.GENERATION_TOKENS))})"
 DRAFTED = f"sum({rate(of(names.NUM_DRAFT_TOKENS))})"
@@ -17,12 +17,12 @@ REPLICAS = f"count(count by (pod) ({of(names.NUM_REQUESTS_RUNNING)}))"
 STEPS_RUN, STEP_SECONDS = rate(of(names.STEPS)), rate(of(names.STEP_SECONDS))
 SPEEDUP = own_of_service("outrider_speculation_speedup_ratio")
 GPUS = f"{REPLICAS} * {own_of_service('outrider_gpus_per_replica')}"
-COST = f"1e6 * $gpu_hour / 3600 * {GPUS} / ({TOKENS} > 0)"
+COST = ratio(f"1e6 * $gpu_hour / 3600 * {GPUS}", TOKENS)
 
 
 def quantile(share: float, histogram: tuple[str, ...]) -> str:
     """Of all requests of the service together."""
-    return f"histogram_quantile({share:g}, sum by (le) ({rate(of(histogram, '_bucket'))}))"
+    return known(f"histogram_quantile({share:g}, sum by (le) ({rate(of(histogram, '_bucket'))}))")
 
 
 def quantiles(histogram: tuple[str, ...]) -> tuple[Query, ...]:

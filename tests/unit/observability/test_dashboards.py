@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, Counter
 
-import outrider.telemetry  # noqa: F401  # registers the operator's metrics
+import outrider.telemetry
 from outrider.core import engine_metrics
 from outrider.observability import alerts
 from outrider.observability.__main__ import DASHBOARDS, files, main
@@ -101,6 +101,33 @@ def test_a_panel_says_what_it_shows_and_in_which_unit(dashboard: Dashboard, pane
     assert all(target["datasource"] == DATASOURCE for target in one["targets"])
     letters = [target["refId"] for target in one["targets"]]
     assert len(set(letters)) == len(letters)
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_numbers_without_a_unit_say_at_the_axis_what_they_count(dashboard: Dashboard, panel: Panel) -> None:
+    if panel.kind == "timeseries":
+        assert bool(panel.axis) == (panel.unit in ("none", "short")), "the unit says it, or the axis does"
+        shown = panel.as_json(1, 0, 0)["fieldConfig"]["defaults"]
+        assert shown.get("custom", {}).get("axisLabel", "") == panel.axis
+        assert panel.defaults.get("custom", {}).items() <= shown.get("custom", {}).items()
+
+
+def only_after_an_event() -> set[str]:
+    """The operator's counters by reason: there is no series until something happened for that reason."""
+    counters = (one for one in vars(outrider.telemetry).values() if isinstance(one, Counter))
+    return {f"{one._name}_total" for one in counters if "reason" in one._labelnames}
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS)
+def test_a_panel_that_is_empty_while_all_is_well_says_so(dashboard: Dashboard, panel: Panel) -> None:
+    names = set[str]().union(*(asked(query.expr) for query in panel.queries))
+    rightly = names <= only_after_an_event() or "not True" in panel.title
+    assert bool(panel.empty) == rightly
+    assert panel.as_json(1, 0, 0)["fieldConfig"]["defaults"].get("noValue", "") == panel.empty
+
+
+def test_there_are_counters_without_series() -> None:
+    assert "outrider_delivery_failures_total" in only_after_an_event()
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.uid)
