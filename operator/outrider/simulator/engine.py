@@ -143,7 +143,7 @@ class SimulatedEngine:
             self._interrupt()
             if not scheduler.num_running:
                 self._last_progress_s = now_s
-        scheduler.waiting.append(Active(request, listener, request.prompt_tokens))
+        scheduler.came(Active(request, listener, request.prompt_tokens), busy=bool(self._step or self._stretch))
 
     def abort(self, request_id: str, now_s: float) -> None:
         """Take a request out, wherever it is; unknown ids are ignored, since it may just have finished."""
@@ -212,7 +212,8 @@ class SimulatedEngine:
         chunks = scheduler.prefill_chunks(self._width, self.now_s, admit=not preempted)
         requests = len(batch) + len(chunks)
         k = self._lookup[requests]
-        if not (preempted or scheduler.prefilling or batch.num_listeners) and k == self._width:
+        quiet = not (preempted or scheduler.prefilling or scheduler.late or batch.num_listeners)
+        if quiet and k == self._width:
             steps = min(LONGEST_STRETCH, scheduler.steps_with_room(k))
             if steps > 1:
                 foreseen = batch.foresee(k, steps)

@@ -9,7 +9,8 @@ assumption, listed here:
 - K = 0 and 1 were not measured past the captured sizes: they take the time of K = 2 there;
 - past the last row of a K, the line through its last three rows goes on, in a graph never above the time without one;
 - K above 6: the difference between K = 5 and 6 once more for each token;
-- a step with prefill takes the prefill time of all its tokens plus its drafting passes, or the decode time if longer.
+- a step with prefill takes the prefill time of all its tokens plus its drafting passes, or the decode time if longer;
+  where a profile says what a prompt's token costs beside decoding (`Profile.prompt_s`), not less than both together.
 
 A profile made of a published table of throughput has less: some K only, nothing past the captured sizes, no run without
 a drafter. What it lacks is refused, never invented.
@@ -83,6 +84,10 @@ class Profile:
     """Seconds that one cached token of one request adds to a step."""
     dilation: float = 1.0
     """How many times slower than the measured card."""
+    prompt_s: float = 0.0
+    """Seconds that a prompt's token adds to the decode time of its step; 0 where it is hidden behind decoding."""
+    jump_s: float = 0.0
+    """Seconds that such a step takes longer when only its prompts make it larger than the largest graph."""
 
     @property
     def measured_k(self) -> tuple[int, ...]:
@@ -137,6 +142,8 @@ class Profile:
             no_drafter=None if self.no_drafter is None else _slowed(self.no_drafter, factor),
             prefill_seconds=tuple(seconds * factor for seconds in self.prefill_seconds),
             context_s=self.context_s * factor,
+            prompt_s=self.prompt_s * factor,
+            jump_s=self.jump_s * factor,
             dilation=self.dilation * factor,
         )
 

@@ -36,12 +36,21 @@ class Scheduler:
         self._batch = batch
         self._ceiling = settings.max_speculative_tokens
         self._blocks = settings.num_gpu_blocks
+        self.late = False
+        """Whether requests wait that came too late for the step that was just put together."""
+        self._unknown = 0
+        """How many of those at the end of the queue came while the present step ran."""
         self._most_running = min(settings.max_num_seqs, settings.max_num_batched_tokens // (self._ceiling + 1))
 
     @property
     def num_running(self) -> int:
         """Requests in prefill or decoding."""
         return len(self._batch.requests) + len(self.prefilling)
+
+    def came(self, active: Active, *, busy: bool) -> None:
+        """To the end of the queue; ``busy``: a step runs, so that with scheduling ahead the next one is fixed."""
+        self.waiting.append(active)
+        self._unknown += busy and self._settings.schedules_ahead
 
     def blocks_for(self, tokens: int) -> int:
         """KV blocks of one request with so many tokens, a first token's and the lookahead's slots included."""
@@ -69,6 +78,8 @@ class Scheduler:
 
     def prefill_chunks(self, width: int, now_s: float, *, admit: bool) -> tuple[Chunk, ...]:
         """Share the tokens that decoding leaves: first to prompts already begun, then to the head of the queue."""
+        unknown = self._unknown if self.num_running else 0
+        self._unknown, self.late = 0, unknown > 0
         budget = self._settings.max_num_batched_tokens - len(self._batch.requests) * (width + 1)
         chunks = []
         for active in self.prefilling:
@@ -78,7 +89,7 @@ class Scheduler:
         if not (admit and self.waiting):
             return tuple(chunks)
         free = self._blocks - self.blocks_in_use(width)
-        while self.waiting and budget > 0 and self.num_running < self._most_running:
+        while len(self.waiting) > unknown and budget > 0 and self.num_running < self._most_running:
             active = self.waiting[0]
             active.reserved_blocks = self.blocks_for(active.to_prefill)
             free -= active.reserved_blocks

@@ -61,6 +61,9 @@ class EngineSettings:
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
     max_model_len: int = 8192
+    schedules_ahead: bool = False
+    """Whether a step is put together while the one before still runs, as vLLM's asynchronous scheduling does: a request
+    that comes in between waits one step more."""
     capture_sizes: tuple[int, ...] = (CAPTURE_LIMIT,)
     """CUDA-graph sizes in tokens, ascending; empty: no graphs (eager)."""
     num_gpu_blocks: int = 26000

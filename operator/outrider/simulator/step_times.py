@@ -54,8 +54,12 @@ class StepTimes:
         if decoding:
             seconds = self._table(width)[decoding] + (k - width) * self._pass_s
         if prefill_tokens:
-            tokens = prefill_tokens + decoding * (width + 1)
-            seconds = max(seconds, self._profile.prefill_time_s(tokens) + k * self._pass_s)
+            profile, decode_tokens = self._profile, decoding * (width + 1)
+            tokens = prefill_tokens + decode_tokens
+            seconds += prefill_tokens * profile.prompt_s
+            if decode_tokens <= self._capture_size < tokens:
+                seconds += profile.jump_s
+            seconds = max(seconds, profile.prefill_time_s(tokens) + k * self._pass_s)
         seconds += self._profile.context_s * context_sum
         return float(seconds * self._factors(now_s, 1, k, seconds)[0]) if self._disturbed else seconds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -287,6 +288,42 @@ def test_a_mixed_step_takes_the_time_of_all_its_tokens() -> None:
         profile().prefill_time_s(1024 + 64 * 4) + 3 * profile().draft_pass_s
     )
     assert times.step_s(0.0, 200, 3, 3, 1, 0) >= times.step_s(0.0, 200, 3, 3, 0, 0)
+
+
+def test_where_a_prompt_costs_what_a_profile_says_a_mixed_step_takes_decoding_and_prompt_together() -> None:
+    card = replace(profile(), prompt_s=1e-4, jump_s=5e-3)
+    times = StepTimes(card, settings())
+    decoding = times.step_s(0.0, 64, 3, 3, 0, 0)
+    assert times.step_s(0.0, 64, 3, 3, 250, 0) == pytest.approx(decoding + 0.025), "506 tokens fit the graph of 512"
+    assert times.step_s(0.0, 64, 3, 3, 300, 0) == pytest.approx(decoding + 0.03 + 5e-3), "556 do not"
+    beyond = times.step_s(0.0, 200, 3, 3, 0, 0)
+    assert times.step_s(0.0, 200, 3, 3, 100, 0) == pytest.approx(beyond + 0.01), "decoding alone is past the graphs"
+    assert card.slowed(2.0).prompt_s == 2e-4
+    assert card.slowed(2.0).jump_s == 1e-2
+
+
+@pytest.mark.parametrize(("ahead", "late_steps"), [(False, 0), (True, 1)])
+def test_with_steps_scheduled_ahead_a_request_waits_one_step_more(ahead: bool, late_steps: int) -> None:
+    target = engine(0, schedules_ahead=ahead)
+    submit_all(target, [request("first", output=500)])
+    steps(target, 10)
+    running_end_s = target.next_event_s
+    assert running_end_s is not None
+    arrival_s = (target.now_s + running_end_s) / 2.0
+    records = submit_all(target, [request("second", at=arrival_s, output=1)])
+    target.advance(LONG_S)
+    second = next(record for record in records if record.request.id == "second")
+    step_s = profile().step_time_s(1, 0, 512, 140)
+    assert second.scheduled_s == pytest.approx(running_end_s + late_steps * step_s, rel=1e-3)
+
+
+def test_with_steps_scheduled_ahead_an_engine_that_falls_idle_takes_the_next_request_at_once() -> None:
+    target = engine(0, schedules_ahead=True)
+    records = submit_all(target, [request("first", output=1), request("second", at=0.001, output=1)])
+    target.advance(LONG_S)
+    first, second = records
+    assert second.scheduled_s == first.finished_s
+    assert [cell.steps for cell in target.counters.cells.values()] == [2], "no empty step between them"
 
 
 def test_one_inter_token_sample_a_request_and_step_not_a_token() -> None:
