@@ -115,6 +115,10 @@ bench: setup ## Time what is worth timing
 bench-policy: setup ## Judge decisions beside every baseline; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.policy $(if $(QUICK),--quick)
 
+.PHONY: bench-gpu
+bench-gpu: setup ## Write the page of the GPU benchmark from its rows, without a GPU
+	$(BIN)/python -m benchmarks.gpu compare
+
 .PHONY: bench-capacity
 bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.capacity $(if $(QUICK),--quick)

@@ -6,17 +6,19 @@ import argparse
 import asyncio
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.gpu import engine, runs
+from benchmarks.gpu import engine, page, runs, session
 
 
-def main() -> None:
-    """One command, on the machine with the GPU; all but ``start`` and ``stop`` need a running engine."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """One command; all but ``compare`` on the machine with the GPU, where all but ``start`` need a running engine."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("gpu-results"), help="of results.jsonl, logs and models")
+    parser.add_argument("--folder", type=Path, default=Path("gpu-results"), help="of rows, logs and models")
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start an engine by the rendered command line")
     start.add_argument("--tuning", default="Adaptive", choices=["Adaptive", "Off"], help="Off: without a drafter")
@@ -27,12 +29,28 @@ def main() -> None:
     changes = commands.add_parser("changes", help="random schedules under load")
     changes.add_argument("--seconds", type=float, default=60.0)
     commands.add_parser("stop", help="end the engine")
-    options = parser.parse_args()
-    options.folder.mkdir(exist_ok=True)
-    book = runs.Book(options.folder / "results.jsonl", partial(print, flush=True))
-    if options.command == "start":
-        seconds = engine.start(options.folder.resolve(), options.tuning)
-        book.add("start", tuning=options.tuning, seconds=round(seconds, 1), **_machine())
+    sitting = commands.add_parser("session", help="all that is missing, most telling first")
+    sitting.add_argument("--seconds", type=float, default=1400.0, help="the time there is")
+    compare = commands.add_parser("compare", help="write the page from the rows: without a GPU")
+    compare.add_argument("--output", type=Path, default=page.FOLDER, help="folder for gpu.json, gpu.md and the plot")
+    options = parser.parse_args(arguments)
+    if options.command == "compare":
+        page.write(page.Findings.of(), options.output)
+    else:
+        options.folder.mkdir(exist_ok=True)
+        _on_the_machine(options)
+
+
+def _on_the_machine(options: argparse.Namespace) -> None:
+    tuning = "Off" if "none" in vars(options).get("arms", "") else vars(options).get("tuning", "Adaptive")
+    book = runs.Book(options.folder / f"results-{tuning.lower()}.jsonl", partial(print, flush=True))
+    if options.command == "session":
+        folder = ["--folder", str(options.folder)]
+        left_out = session.play(options.seconds, lambda words: main([*folder, *words]), time.monotonic)
+        print("left out for want of time:", ", ".join(left_out) or "nothing", flush=True)
+    elif options.command == "start":
+        seconds = engine.start(options.folder.resolve(), tuning)
+        book.add("start", tuning=tuning, seconds=round(seconds, 1), **_machine())
     elif options.command == "stop":
         engine.stop(options.folder.resolve())
     elif options.command == "calibrate":
@@ -40,7 +58,6 @@ def main() -> None:
     elif options.command == "changes":
         asyncio.run(runs.changes(book, options.seconds, engine.rendered("Adaptive")[2].values))
     else:
-        tuning = "Off" if options.arms == "none" else "Adaptive"
         asyncio.run(runs.trace(book, options.arms.split(","), options.rounds, tuning))
 
 

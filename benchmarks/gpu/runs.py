@@ -122,7 +122,7 @@ async def _play(book: Book, client: Client, pilot: Pilot | None, arm: str, numbe
         began, before = time.monotonic(), read(await client.page())
         await asyncio.sleep(seconds - SETTLE_S)
         took, after = time.monotonic() - began, read(await client.page())
-        book.add("level", arm=arm, round=number, level=level, **_yield(before, after, took))
+        book.add("level", arm=arm, round=number, level=level, **yielded(before, after, took))
     state = await client.state()
     if steering is not None:
         if steering.done():
@@ -138,14 +138,15 @@ async def _play(book: Book, client: Client, pilot: Pilot | None, arm: str, numbe
     await asyncio.sleep(1.0)
 
 
-def _yield(before: Samples, after: Samples, seconds: float) -> dict[str, Any]:
+def yielded(before: Samples, after: Samples, seconds: float) -> dict[str, Any]:
+    """What the engine did between two pages that were read so many seconds apart."""
     return {
         "seconds": round(seconds, 3),
         "tokens_per_second": round(grown(before, after, "vllm:generation_tokens_total") / seconds, 1),
         "tpot": histogram(before, after, TPOT), "ttft": histogram(before, after, TTFT),
         "drafts": grown(before, after, "vllm:spec_decode_num_drafts_total"),
         "accepted": grown(before, after, "vllm:spec_decode_num_accepted_tokens_total"),
-        "steps": cells(before, after, "decode"),
+        "steps": cells(before, after, "decode"), "mixed": cells(before, after, "mixed"),
     }  # fmt: skip
 
 
