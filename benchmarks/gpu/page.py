@@ -185,7 +185,7 @@ def _levels(found: Findings) -> list[str]:
         body.append([
             one.arm, str(one.level), text(one.gpu("tokens_per_second")),
             *(f"{100.0 * one.error(name):+.1f} ({100.0 * before.error(name):+.1f})" for name in FIGURES),
-            f"{text(decode_ms(one.measured[0]))} / {text(decode_ms(one.simulated[0]))}",
+            f"{_tenths(decode_ms(one.measured[0]))} / {_tenths(decode_ms(one.simulated[0]))}",
         ])  # fmt: skip
     spread = 100.0 * max(one.spread("tokens_per_second") for one in found.compared)
     return [
@@ -205,6 +205,10 @@ def _levels(found: Findings) -> list[str]:
         "![Error of throughput by arm and level](gpu-simulator.svg)",
         "",
     ]  # fmt: skip
+
+
+def _tenths(ms: float | None) -> str:
+    return "–" if ms is None else f"{ms:.1f}"
 
 
 def _ranking(pairs: Sequence[Ranked]) -> list[str]:
