@@ -129,7 +129,7 @@ def _page(found: Findings) -> list[str]:
         "",
         *(f"- `{key}`: {one.why}" for key, one in found.figures.items() if one.value is None),
         "",
-        'The simulator\'s two errors are with what is described under "What was mended", whose form was chosen on this very'
+        "The simulator's two errors are with what was mended, see below, and the form of that was chosen on this very"
         f" pass; as the other benchmarks use it they are {' and '.join(map(text, _before(found).values()))} %.",
         "",
         "What they mean:",
