@@ -25,6 +25,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from outrider import __version__
 from tests.engine import commands
 from tests.engine.commands import CommandFailed, Report
 
@@ -90,7 +91,7 @@ def plugin_path(place: Path) -> str:
     The entry points are those of pyproject.toml, written to a metadata folder under ``place``.
     """
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    name, version = project["name"], project["version"]
+    name, version = project["name"], __version__
     metadata = place / f"{name}-{version}.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
