@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from prometheus_api_client import PrometheusConnect
@@ -55,6 +56,8 @@ _STEPS = names.STEPS + names.STEP_SECONDS + names.STEP_REQUESTS
 _HISTOGRAMS = tuple(name + suffix for name in names.TPOT + names.TTFT for suffix in ("_bucket", "_sum", "_count"))
 GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
 """One query each, whatever the number of services."""
+WRONG_FORM = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading JSON of another form ends with: objects where texts belong, numbers too large, nesting without end."""
 
 
 class Prometheus:
@@ -75,20 +78,15 @@ class Prometheus:
             Malformed: an answer that is no range vector.
         """
         answers = await asyncio.gather(*(self._query(query, at_s) for query in queries(window_s)))
-        found: dict[ServiceKey, list[Series]] = defaultdict(list)
-        for labels, samples in (row for answer in answers for row in answer):
-            if samples:
-                key = (labels["namespace"], labels[SERVICE_LABEL])
-                found[key].append(Series(labels["__name__"], labels, samples))
-        return found
+        return by_service(answers)
 
     async def _query(self, query: str, at_s: float) -> list[Row]:
-        # The library is synchronous; a thread keeps it off the event loop. Its own time-out is one between two bytes.
+        # The library is synchronous; a thread keeps it off the event loop, and the session ends it when time is up.
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await asyncio.to_thread(self._client.custom_query, query, params={"time": f"{at_s:.3f}"})
-            return [_row(row) for row in answer]
-        except (ValueError, KeyError, TypeError) as error:
+            return rows(answer)
+        except WRONG_FORM as error:
             raise Malformed(
                 "PrometheusMalformed",
                 f"Prometheus at {self.url} did not answer '{query}' with a range vector; if it is none: look at"
@@ -104,13 +102,41 @@ def queries(window_s: float) -> list[str]:
     return [f'{{__name__=~"{"|".join(group)}",{selector}}}[{math.ceil(window_s)}s]' for group in GROUPS]
 
 
+def rows(result: Any) -> list[Row]:
+    """The rows of a range vector.
+
+    Raises:
+        One of `WRONG_FORM`: it is none.
+    """
+    return [_row(row) for row in result]
+
+
+def by_service(answers: Iterable[Sequence[Row]]) -> dict[ServiceKey, list[Series]]:
+    """Series that have samples, by the service of their engine."""
+    found: dict[ServiceKey, list[Series]] = defaultdict(list)
+    for labels, samples in (row for answer in answers for row in answer):
+        if samples:
+            found[labels["namespace"], labels[SERVICE_LABEL]].append(Series(labels["__name__"], labels, samples))
+    return found
+
+
 def _row(row: dict[str, Any]) -> Row:
     labels: dict[str, str] = row["metric"]
     if not {"__name__", "namespace", SERVICE_LABEL} <= labels.keys():
         raise KeyError("labels")
-    return labels, _finite(row["values"])
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise TypeError("labels")
+    return labels, finite(row["values"])
 
 
-def _finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
-    samples = ((float(time_s), float(text)) for time_s, text in values)
+def finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
+    """Samples without NaN and infinity.
+
+    Raises:
+        ValueError, TypeError, OverflowError: they are no samples, or their times do not ascend.
+    """
+    samples = tuple((float(time_s), float(text)) for time_s, text in values)
+    times_s = [time_s for time_s, _ in samples]
+    if not all(map(math.isfinite, times_s)) or any(after <= before for before, after in pairwise(times_s)):
+        raise ValueError("times")
     return tuple((time_s, value) for time_s, value in samples if math.isfinite(value))

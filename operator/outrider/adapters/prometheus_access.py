@@ -15,6 +15,7 @@ import requests
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from requests.auth import AuthBase
 
+from outrider.adapters.bounded import BoundedSession, TooLong
 from outrider.errors import AccessDenied, MetricsError, Unreachable
 from outrider.settings import Settings, variable
 
@@ -89,7 +90,7 @@ class Access:
 
     def session(self) -> requests.Session:
         """A session that shows all this with every request, and follows no redirect: headers would go with it."""
-        session = requests.Session()
+        session = BoundedSession()
         session.verify = True if self.ca_file is None else str(self.ca_file)
         if self.certificate_file is not None:
             session.cert = (str(self.certificate_file), str(self.key_file))
@@ -125,6 +126,9 @@ class Access:
             return AccessDenied(error.reason, f"{store}: {error.message}")
         if isinstance(error, TimeoutError | requests.Timeout):
             return Unreachable("PrometheusUnreachable", f"{store}: no answer in time: look at {self.address}")
+        if isinstance(error, TooLong):
+            why = f"its answer has {error}: give the operator more memory, or look at {self.address}"
+            return Unreachable("PrometheusUnreachable", f"{store}: {why}")
         if isinstance(error, requests.TooManyRedirects):
             return Unreachable(
                 "PrometheusUnreachable", f"{store}: it sends us elsewhere, to log in perhaps: look at {self.address}"

@@ -7,7 +7,6 @@ cluster reaches it, through the API server's proxy. NaN and infinity stop here.
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util import Retry
 
 from outrider.adapters.kube import Kube
+from outrider.adapters.prometheus import WRONG_FORM, finite
 from outrider.adapters.prometheus_access import Access
 from outrider.errors import AccessDenied, KubeError, Malformed, Unreachable
 
@@ -72,7 +72,7 @@ class Direct:
             async with asyncio.timeout(TIMEOUT_S):
                 return _courses(await asyncio.to_thread(call, *arguments))
         # The first: an answer that is no JSON is an OSError too.
-        except (ValueError, KeyError, TypeError) as error:
+        except WRONG_FORM as error:
             raise _malformed(query, self.where, f"look at {self._access.address}") from error
         except (AccessDenied, OSError, PrometheusApiClientException) as error:
             raise self._access.explained(error, self.where) from error
@@ -107,7 +107,7 @@ class ThroughKube:
             return _courses(answer["data"]["result"])
         except KubeError as error:
             raise Unreachable("PrometheusUnreachable", f"{self.where}: {error.message}: {self._remedy}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except WRONG_FORM as error:
             raise _malformed(query, self.where, self._remedy) from error
 
 
@@ -119,13 +119,12 @@ def in_cluster(url: str) -> bool:
 
 def _courses(result: Any) -> list[Course]:
     return [
-        Course(dict(row["metric"]), _finite(row["values"] if "values" in row else [row["value"]])) for row in result
+        Course(_labels(row["metric"]), finite(row["values"] if "values" in row else [row["value"]])) for row in result
     ]
 
 
-def _finite(values: Any) -> tuple[tuple[float, float], ...]:
-    samples = ((float(time_s), float(text)) for time_s, text in values)
-    return tuple((time_s, value) for time_s, value in samples if math.isfinite(value))
+def _labels(metric: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in metric.items()}
 
 
 def _malformed(query: str, where: str, remedy: str) -> Malformed:

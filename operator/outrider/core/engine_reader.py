@@ -23,6 +23,8 @@ LABELS = 4096
 STALE_SCRAPES = 4
 """Scrapes in which nothing moves before gauges count as left behind: no step of an engine lasts three scrape intervals,
 and every window holds four."""
+DIGITS = 9
+"""Of a batch size, a K or a position; Python refuses to read a number of some thousands."""
 _PROGRESS = (
     (names.GENERATION_TOKENS, ""),
     (names.PROMPT_TOKENS, ""),
@@ -188,8 +190,8 @@ def number(text: str) -> float | None:
 
 @lru_cache(maxsize=LABELS)
 def whole(text: str) -> int | None:
-    """A label's value as a whole number, 0 or above; None if it is none."""
-    return int(text) if text.isascii() and text.isdigit() else None
+    """A label's value as a whole number, 0 or above; None if it is none, or has more than `DIGITS`."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
 
 
 def _first(by_name: Mapping[str, Sequence[Series]], aliases: Sequence[str], suffix: str = "") -> Sequence[Series]:
