@@ -24,7 +24,10 @@ TIMEOUT_S = 3.0
 """An engine answers between two steps, within tens of milliseconds; one that needs longer is stalled and is asked again
 later."""
 MAX_GENERATION = 2**53
-"""Decisions take ages to get there; a larger number comes from something else, and no JSON reader could hold it."""
+"""A larger number comes from something else, and no JSON reader could hold it."""
+MAX_AHEAD = 2**40
+"""The latest generation that an engine may claim to hold; decisions take ages to get there. Far below the other, so
+that one engine's lie leaves room for all that is decided afterwards."""
 MAX_BODY = 256 * 1024
 """An answer is a few KiB; more comes from something that is not our plugin."""
 
@@ -62,22 +65,11 @@ class EngineAdmin:
             raise EngineUnreachable("NotActive", f"engine {address}: not told, for this operator's lease has run out")
         document = schedule_document(generation, schedule, lease_s)
         started = asyncio.get_running_loop().time()
-        status, body = await self._call("PUT", address, key, document)
+        status, data = await self._call("PUT", address, key, document)
         seconds = asyncio.get_running_loop().time() - started
-        sentence = f"engine {address}: {body.get('error') or body.get('reason') or f'HTTP {status}'}"
-        if status == 200:
-            return Acknowledgement(_generation(address, body), seconds)
-        if status == 401:
-            raise KeyRefused("AdminKeyRefused", sentence)
-        if status == 409:
-            raise StaleGeneration("StaleGeneration", sentence, _generation(address, body))
-        if status == 422:
-            raise ScheduleRefused("ScheduleRefused", sentence, [str(fault) for fault in body.get("faults") or ()])
-        if status == 503 and body.get("reason"):
-            raise NotControllable("NotControllable", f"engine {address}: {body['reason']}")
-        raise EngineUnreachable("EngineUnreachable", sentence)
+        return Acknowledgement(acknowledged(address, status, data), seconds)
 
-    async def _call(self, method: str, address: str, key: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    async def _call(self, method: str, address: str, key: str, body: dict[str, Any]) -> tuple[int, bytes]:
         host = f"[{address}]" if ":" in address else address
         url = f"http://{host}:{ADMIN_PORT}/schedule"
         headers = {"Authorization": f"Bearer {key}"}
@@ -85,11 +77,42 @@ class EngineAdmin:
             async with self._session.request(
                 method, url, json=body, headers=headers, allow_redirects=False
             ) as response:
-                document = json.loads(await _content(response))
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
-            message = f"engine {address}: no answer on its admin port ({str(error) or type(error).__name__})"
-            raise EngineUnreachable("EngineUnreachable", message) from error
-        return response.status, document if isinstance(document, dict) else {}
+                return response.status, await _content(response)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise _no_answer(address, error) from error
+
+
+def acknowledged(address: str, status: int, data: bytes) -> int:
+    """The generation that an engine's answer to a schedule acknowledges.
+
+    Raises:
+        EngineUnreachable, KeyRefused, StaleGeneration, ScheduleRefused, NotControllable: as `outrider.errors` says.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _no_answer(address, error) from error
+    body: dict[str, Any] = document if isinstance(document, dict) else {}
+    sentence = f"engine {address}: {body.get('error') or body.get('reason') or f'HTTP {status}'}"
+    if status == 200:
+        return _generation(address, body)
+    if status == 401:
+        raise KeyRefused("AdminKeyRefused", sentence)
+    if status == 409:
+        raise StaleGeneration("StaleGeneration", sentence, _generation(address, body, MAX_AHEAD))
+    if status == 422:
+        faults = body.get("faults")
+        raise ScheduleRefused(
+            "ScheduleRefused", sentence, [str(one) for one in faults] if isinstance(faults, list) else ()
+        )
+    if status == 503 and body.get("reason"):
+        raise NotControllable("NotControllable", f"engine {address}: {body['reason']}")
+    raise EngineUnreachable("EngineUnreachable", sentence)
+
+
+def _no_answer(address: str, error: Exception) -> EngineUnreachable:
+    message = f"engine {address}: no answer on its admin port ({str(error) or type(error).__name__})"
+    return EngineUnreachable("EngineUnreachable", message)
 
 
 async def _content(response: aiohttp.ClientResponse) -> bytes:
@@ -101,9 +124,9 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
     return data
 
 
-def _generation(address: str, body: dict[str, Any]) -> int:
+def _generation(address: str, body: dict[str, Any], most: int = MAX_GENERATION) -> int:
     generation = body.get("generation")
-    if type(generation) is not int or generation > MAX_GENERATION:
+    if type(generation) is not int or generation > most:
         raise EngineUnreachable("EngineUnreachable", f"engine {address}: its answer names no generation")
     return generation
 

@@ -11,6 +11,8 @@ from outrider.errors import NotReady
 from outrider.manifests.meta import Manifest, metadata
 
 ADMIN_KEY = "key"
+MAX_KEYS = 4
+"""Keys that are tried; a rotation needs two."""
 
 
 def name(service: str) -> str:
@@ -19,8 +21,8 @@ def name(service: str) -> str:
 
 
 def admin_secret(resource: SpeculativeInferenceService, *keys: str) -> Manifest:
-    """The Secret; an engine accepts any of ``keys``, so a key is rotated by putting one first, waiting, and dropping
-    the old one.
+    """The Secret; an engine accepts any of ``keys``, and the operator tries them in order, so a key is rotated by
+    putting one first, waiting, and dropping the old one.
 
     Keys are made elsewhere: here they would have to come from a random source.
     """
@@ -34,8 +36,8 @@ def admin_secret(resource: SpeculativeInferenceService, *keys: str) -> Manifest:
     }
 
 
-def newest_key(stored: Mapping[str, Any]) -> str:
-    """The first key of a Secret as the API server has it.
+def stored_keys(stored: Mapping[str, Any]) -> list[str]:
+    """The keys of a Secret as the API server has it, at least one, the newest first.
 
     Raises:
         NotReady: it holds none, so no engine can be reached until somebody puts one there or deletes the Secret.
@@ -49,4 +51,4 @@ def newest_key(stored: Mapping[str, Any]) -> str:
         secret = stored["metadata"]["name"]
         message = f"Secret {secret} has no admin key under {ADMIN_KEY!r}: put one there, or delete the Secret"
         raise NotReady("AdminKeyMissing", message, 30.0)
-    return keys[0]
+    return keys[:MAX_KEYS]

@@ -69,13 +69,14 @@ async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool
     if stored is None:
         key = service.admin_key or secrets.token_urlsafe(32)
         try:
-            await neighbours.kube.create(secret.admin_secret(service.resource, key))
+            await neighbours.kube.create(secret.admin_secret(service.resource, key, *service.older_keys))
         except Conflict as error:
             raise NotReady("SecretAppeared", f"Secret {name} appeared meanwhile; reading it again", 1.0) from error
         service.admin_key, service.admin_key_seen_s = key, now_s
         return
     _refuse_foreign(service, stored, f"Secret/{name}")
-    service.admin_key, service.admin_key_seen_s = secret.newest_key(stored), now_s
+    service.admin_key, *older = secret.stored_keys(stored)
+    service.older_keys, service.admin_key_seen_s = tuple(older), now_s
 
 
 async def remove(service: Service, api_version: str, kind: str, name: str, neighbours: Neighbours) -> None:

@@ -7,11 +7,14 @@ holds nobody up: the refusal is noted, shown in status, and tried again with the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from outrider import telemetry
+from outrider.adapters.engine import Acknowledgement
 from outrider.core.state import ControllerState
 from outrider.errors import (
     EngineError,
@@ -24,12 +27,15 @@ from outrider.errors import (
 from outrider.reconcile import persistence
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.neighbours import Neighbours
+from outrider.reconcile.redaction import MASK, first_words
 from outrider.reconcile.registry import Service
 
 logger = logging.getLogger(__name__)
 
 RENEW_AFTER = 1 / 3
 """Share of the lease after which it is renewed: two renewals may be missed before an engine falls back."""
+WORDS = 300
+"""Characters of an engine's refusal that are kept."""
 MAX_PARALLEL = 64
 """Open admin calls of one service: enough for a fleet of pods in a second, few enough to leave sockets to the
 others."""
@@ -75,11 +81,11 @@ async def deliver(service: Service, pods: Sequence[EnginePod], neighbours: Neigh
     """
     if not pods or service.admin_key is None or service.state is None:
         return False
-    gate, state, key = asyncio.Semaphore(MAX_PARALLEL), service.state, service.admin_key
+    gate, state, keys = asyncio.Semaphore(MAX_PARALLEL), service.state, (service.admin_key, *service.older_keys)
 
     async def one(pod: EnginePod) -> int:
         async with gate:
-            return await _put(service, state, key, pod, neighbours)
+            return await _put(service, state, keys, pod, neighbours)
 
     latest = max(await asyncio.gather(*map(one, pods)))
     if latest <= service.state.generation:
@@ -88,15 +94,16 @@ async def deliver(service: Service, pods: Sequence[EnginePod], neighbours: Neigh
     return True
 
 
-async def _put(service: Service, state: ControllerState, key: str, pod: EnginePod, neighbours: Neighbours) -> int:
+async def _put(
+    service: Service, state: ControllerState, keys: Sequence[str], pod: EnginePod, neighbours: Neighbours
+) -> int:
     """Deliver to one pod; returns the generation that the service must have at least."""
-    assert pod.address is not None
     try:
-        answer = await neighbours.engines.put_schedule(
-            pod.address, key, state.generation, state.schedule, neighbours.settings.lease_s
-        )
+        answer = await _with_any(keys, state, pod, neighbours)
     except EngineError as error:
-        _refused(service, state, pod, error, neighbours)
+        # Whoever answers there may say anything, and repeat what it was asked with.
+        said = first_words(reduce(lambda text, key: text.replace(key, MASK), keys, error.message), WORDS)
+        _refused(service, state, pod, error, said, neighbours)
         return error.generation + 1 if isinstance(error, StaleGeneration) else 0
     telemetry.DELIVERY_SECONDS.observe(answer.seconds)
     service.refusals.pop(pod.uid, None)
@@ -106,14 +113,26 @@ async def _put(service: Service, state: ControllerState, key: str, pod: EnginePo
     return answer.generation
 
 
+async def _with_any(
+    keys: Sequence[str], state: ControllerState, pod: EnginePod, neighbours: Neighbours
+) -> Acknowledgement:
+    """Put the schedule with the first key that the engine takes: the kubelet brings it a new one within minutes."""
+    assert pod.address is not None
+    document = (state.generation, state.schedule, neighbours.settings.lease_s)
+    for key in keys[:-1]:
+        with contextlib.suppress(KeyRefused):
+            return await neighbours.engines.put_schedule(pod.address, key, *document)
+    return await neighbours.engines.put_schedule(pod.address, keys[-1], *document)
+
+
 def _refused(
-    service: Service, state: ControllerState, pod: EnginePod, error: EngineError, neighbours: Neighbours
+    service: Service, state: ControllerState, pod: EnginePod, error: EngineError, said: str, neighbours: Neighbours
 ) -> None:
     """Take note of it, and of whether asking again can help; a pod that went meanwhile leaves nothing behind."""
     telemetry.DELIVERY_FAILURES.labels(error.reason).inc()
     service.acknowledged.pop(pod.uid, None)
     if pod.name in service.pods:
-        service.refusals[pod.uid] = error.message
+        service.refusals[pod.uid] = said
         plain = isinstance(error, EngineUnreachable) and not service.controllable
         if plain or isinstance(error, NotControllable | ScheduleRefused):
             service.declined[pod.uid] = (state.generation, neighbours.clock())
@@ -121,4 +140,4 @@ def _refused(
         service.admin_key = None  # the next objects pass reads it again
     namespace, name = service.key
     extra = {"namespace": namespace, "service": name, "pod": pod.name, "reason": error.reason}
-    logger.warning("schedule not taken: %s", error.message, extra=extra)
+    logger.warning("schedule not taken: %s", said, extra=extra)

@@ -21,7 +21,11 @@ _PATTERNS = (
     # HF_TOKEN=…, token=…, &X-Amz-Signature=…, 'api_key': ['…'], --api-key …; "tokens=3" is a number of tokens
     (re.compile(rf"({_NAMED}[\"']?\s*=\s*{_QUOTES}*)(?!\*)[^\s\"'&,;)\]]+", re.I), rf"\1{MASK}"),
     (re.compile(rf"({_NAMED}[\"']?\s*:\s*{_QUOTES}*)(?!\*|bearer\b|basic\b)[^\s\"'&,;)\]]{{6,}}", re.I), rf"\1{MASK}"),
-    (re.compile(rf"(--[\w-]*{_NAMED}[\"']?[,\s]+{_QUOTES}*)(?![-*])[^\s\"'&,;)\]]+", re.I), rf"\1{MASK}"),
+    # A flag begins at its first dash and is short: without these bounds a line of dashes takes its square of steps.
+    (
+        re.compile(rf"((?<![\w-])--[\w-]{{0,64}}{_NAMED}[\"']?[,\s]+{_QUOTES}*)(?![-*])[^\s\"'&,;)\]]+", re.I),
+        rf"\1{MASK}",
+    ),
     # What issuers begin their tokens with: Hugging Face, OpenAI and its like, GitHub, GitLab, Slack, AWS, NVIDIA
     (re.compile(r"\b(?:hf|api_org|sk|gh[opsur]|github_pat|glpat|xox[abprs]|nvapi)[_-][\w-]{6,}"), MASK),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
@@ -34,6 +38,12 @@ def masked(text: str) -> str:
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def first_words(text: str, limit: int) -> str:
+    """The beginning of a text in at most ``limit`` characters and one line, masked."""
+    said = " ".join(masked(text).split())
+    return said if len(said) <= limit else said[: limit - 1] + "…"
 
 
 def last_words(text: str, limit: int) -> str:

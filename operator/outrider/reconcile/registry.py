@@ -71,7 +71,10 @@ class Service:
     """Autoscalers of somebody else on our Deployment, as ``kind/name``."""
     contention: Contention = contention.NONE
     """Who else writes the number of replicas."""
-    admin_key: str | None = None
+    admin_key: str | None = field(default=None, repr=False)
+    """The first of its Secret; None while it was not read, or was refused."""
+    older_keys: tuple[str, ...] = field(default=(), repr=False)
+    """The others of its Secret: engines may have no other yet while keys are rotated."""
     acknowledged: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By pod UID: the generation that its engine acknowledged, and when."""
     refusals: dict[str, str] = field(default_factory=dict)

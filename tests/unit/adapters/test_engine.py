@@ -137,6 +137,7 @@ async def test_what_a_refusal_carries() -> None:
         pytest.param(answer(body={"generation": "many"}), id="a generation that is none"),
         pytest.param(answer(text='{"generation": Infinity}'), id="a generation without end"),
         pytest.param(answer(409, {"generation": 10**30}), id="a generation that status could not hold"),
+        pytest.param(answer(409, {"generation": 2**52}), id="a generation that leaves no room for later ones"),
         pytest.param(answer(409, {"generation": [18]}), id="a conflict with nothing that can be overtaken"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from outrider.core.schedule import parse_text
 from outrider.errors import NotReady
 from outrider.manifests import config_maps
-from outrider.manifests.secret import admin_secret, newest_key
+from outrider.manifests.secret import admin_secret, stored_keys
 from tests.unit.api.bodies import resource
 from tests.unit.manifests.builders import made
 
@@ -78,7 +78,7 @@ def test_the_schedule_document_is_what_the_admin_port_takes() -> None:
 def test_the_secret_holds_one_key_a_line_and_the_newest_is_the_first() -> None:
     manifest = admin_secret(resource(), "new", "old")
     assert b64decode(manifest["data"]["key"]) == b"new\nold\n"
-    assert newest_key(manifest) == "new"
+    assert stored_keys(manifest) == ["new", "old"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_secret_holds_one_key_a_line_and_the_newest_is_the_first() -> None:
 )
 def test_a_secret_without_a_key_says_what_to_do(data: dict[str, str] | None) -> None:
     with pytest.raises(NotReady, match="put one there, or delete the Secret"):
-        newest_key({"metadata": {"name": "chat-admin"}, "data": data})
+        stored_keys({"metadata": {"name": "chat-admin"}, "data": data})
 
 
 def test_the_service_offers_inference_and_not_the_admin_port() -> None:

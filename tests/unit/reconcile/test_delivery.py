@@ -14,8 +14,10 @@ from outrider.errors import (
     NotControllable,
     ScheduleRefused,
 )
+from outrider.manifests import secret
 from outrider.reconcile import delivery
 from outrider.reconcile.registry import Service
+from tests.unit.api.bodies import resource
 
 from .builders import ENGINE_UID, World, pod, unavailable
 from .fakes import FakeEngine
@@ -219,6 +221,70 @@ class TestAnswers:
         await bring(world)
         assert world.engines.calls(A) == [1, 1]
         assert world.service().refusals == {}
+
+
+class TestRotation:
+    """A key put in front of the old one reaches the operator and each engine at moments of their own."""
+
+    @pytest.mark.parametrize("accepted", ["newer", "older"])
+    async def test_whichever_key_an_engine_has_yet_it_is_told(self, accepted: str) -> None:
+        world = await started()
+        world.service().admin_key, world.service().older_keys = "newer", ("older",)
+        world.engines.key = accepted
+        await bring(world)
+        assert due(world) == []
+        assert world.service().refusals == {}
+        assert world.service().admin_key == "newer"
+
+    async def test_a_rotation_leaves_no_moment_in_which_an_engine_cannot_be_told(self) -> None:
+        """Every order in which the Secret, the operator's look at it and the mount in the pod may come."""
+        world = await started()
+        made = resource({"metadata.uid": world.service().body["metadata"]["uid"]})
+        old = world.service().admin_key
+        assert old is not None
+        generation = 2
+        for stored, mounted in (
+            ((old,), old),
+            (("newer", old), old),
+            (("newer", old), "newer"),
+            (("newer",), "newer"),
+        ):
+            world.kube.put(
+                secret.admin_secret(made, *stored) | {"metadata": world.kube.live("Secret", "chat-admin")["metadata"]}
+            )
+            world.engines.key = mounted
+            for wait_s in (0, 301):
+                world.clock.advance(wait_s)
+                await world.reconcile()
+                at_generation(world.service(), generation := generation + 1)
+                await bring(world)
+                assert due(world) == [], (stored, mounted, wait_s)
+        assert (world.service().admin_key, world.service().older_keys) == ("newer", ())
+
+    async def test_no_key_shows_where_a_service_is_printed(self) -> None:
+        world = await started()
+        world.service().older_keys = ("an older key",)
+        assert str(world.service().admin_key) not in repr(world.service())
+        assert "an older key" not in repr(world.service())
+
+
+class TestWords:
+    async def test_what_an_engine_says_is_kept_short_in_one_line_and_without_secrets(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Whoever took over a pod writes the answer; it shows in status, events and log."""
+        world = await started()
+        key = world.service().admin_key
+        said = f"engine {A}: you sent {key}\n2026-11-28 ERROR all is lost; token=hf_abcdefghijkl " + "x" * 200_000
+        world.engines.faults[A] = EngineUnreachable("EngineUnreachable", said)
+        await world.reconcile()
+        (kept,) = world.service().refusals.values()
+        assert len(kept) == delivery.WORDS
+        assert kept.startswith(f"engine {A}: you sent *** 2026-11-28 ERROR all is lost; token=*** xxx")
+        everything = f"{caplog.text} {world.status()} {[one.manifest for one in world.kube.writes]}"
+        assert str(key) not in everything
+        assert "hf_abcdefghijkl" not in everything
+        assert len(everything) < 50_000
 
 
 class TestNothingToDo:
