@@ -35,7 +35,7 @@ def from_document(document: Mapping[str, Any]) -> AcceptanceState:
     return AcceptanceState(
         counts.drafted,
         counts.accepted,
-        Drift(*(float(value) for value in document.get("drift", ()))),
+        Drift(*(max(0.0, float(value)) for value in document.get("drift", ()))),
         rejected_windows=int(document.get("rejectedWindows", 0)),
         slow=SlowCounts(
             _read_counts(document.get("baseline", _NONE)),
@@ -57,5 +57,7 @@ def _counts(counts: Counts) -> dict[str, list[float]]:
 
 
 def _read_counts(document: Mapping[str, Any]) -> Counts:
-    drafted, accepted = document["drafted"], document["accepted"]
-    return Counts(tuple(float(count) for count in drafted), tuple(float(count) for count in accepted))
+    drafted, accepted = (tuple(float(count) for count in document[name]) for name in ("drafted", "accepted"))
+    if len(drafted) != len(accepted) or not all(0 <= a <= d for a, d in zip(accepted, drafted, strict=True)):
+        raise ValueError("more tokens accepted than drafted")
+    return Counts(drafted, accepted)

@@ -41,12 +41,17 @@ def from_document(document: Mapping[str, Any]) -> LatencyState:
             tokens=float(document.get("generatedTokens", 0.0)),
             spread=Spread((dd, di, ii, d, i)),
         ),
-        watch=Watch(Side(*slower), Side(*faster), float(deviation)),
+        watch=Watch(_read_side(slower), _read_side(faster), float(deviation)),
     )
 
 
 def _side(side: Side) -> list[float]:
     return [round(side.sum, 4), side.windows, round(side.excess, 4), round(side.total, 5)]
+
+
+def _read_side(values: Iterable[Any]) -> Side:
+    numbers = [float(value) for value in values]
+    return Side() if not numbers else Side(numbers[0], int(numbers[1]), *numbers[2:])
 
 
 def _rows(cells: Mapping[CellKey, Cell]) -> list[list[float]]:
@@ -62,5 +67,9 @@ def _cells(rows: Iterable[Iterable[float]]) -> dict[CellKey, Cell]:
         _, k, steps, seconds, requests, *context = row
         of = float(context[0]) if context else DEFAULT_CONTEXT
         cell = Cell(float(steps), float(seconds), float(requests), of)
+        if cell.steps <= 0 or cell.requests <= 0:  # so little was left of it that it was rounded away
+            continue
+        if cell.seconds <= 0 or cell.context < 0:
+            raise ValueError("steps that took no time")
         cells[band(cell.mean_batch), int(k)] = cell
     return cells

@@ -36,14 +36,19 @@ async def _read(
     stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
     if stored is None or not _ours(stored, service):
         return initial_state(config), None
-    try:
-        document = json.loads(stored.get("data", {}).get(config_maps.MEMORY_KEY, ""))
-    except ValueError:
-        document = None
+    document = parsed((stored.get("data") or {}).get(config_maps.MEMORY_KEY, ""))
     state, fault = memory.from_document(document, config)
     if fault is not None:
         logger.warning("starting afresh: %s", fault, extra={"namespace": namespace, "service": name})
     return state, _share(document.get("share")) if isinstance(document, dict) else None
+
+
+def parsed(text: str) -> Any:
+    """The JSON value of a memory document; None if it is none, or nested without end."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def record(service: Service, neighbours: Neighbours) -> None:
@@ -87,7 +92,7 @@ def _share(document: Any) -> Share | None:
             None if since_s is None else float(since_s),
             None if gain is None else Gain(float(gain["at_s"]), max(0, int(gain["turns"]))),
         )
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
 
 
