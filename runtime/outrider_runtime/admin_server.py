@@ -35,14 +35,12 @@ def application(key_file: str, put: Put, get: Ask, ready: Ask, measure: Put) -> 
             return _json(Reply(401, {"error": "the admin key is missing or wrong"}))
         if request.method == "GET":
             return _json(await get())
-        if int(request.headers.get("content-length") or 0) > MAX_BODY:
-            return _json(Reply(413, {"error": f"the body is larger than {MAX_BODY} bytes"}))
-        return _json(await put(parse_json(await request.body())))
+        return _json(await _told(request, put))
 
     async def measuring(request: Request) -> Response:
         if not _key_matches(request, key_file):
             return _json(Reply(401, {"error": "the admin key is missing or wrong"}))
-        return _json(await measure(parse_json(await request.body())))
+        return _json(await _told(request, measure))
 
     async def readiness(_: Request) -> Response:
         return _json(await ready())
@@ -79,6 +77,16 @@ def _is_no_admin_call(record: logging.LogRecord) -> bool:
     """Whether an entry of the access log (client, method, path, …) is of vLLM's own port."""
     path = record.args[2] if isinstance(record.args, tuple) and len(record.args) > 2 else ""
     return str(path).partition("?")[0] not in ("/schedule", "/ready", "/measuring")
+
+
+async def _told(request: Request, put: Put) -> Reply:
+    """Hand a document on, or refuse one that is too large; in pieces it comes without a length."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            return Reply(413, {"error": f"the body is larger than {MAX_BODY} bytes"})
+    return await put(parse_json(bytes(body)))
 
 
 def _key_matches(request: Request, key_file: str) -> bool:

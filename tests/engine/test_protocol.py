@@ -285,6 +285,17 @@ def test_keys_rotate_without_a_restart(engine: EngineUnderTest) -> None:
         wait_until(lambda: engine.get(ADMIN_KEY).status == 200, REFRESH_BUDGET_S, "the first key opens again")
 
 
+def test_a_document_without_an_end_is_refused(engine: EngineUnderTest) -> None:
+    """In pieces it has no length that could be looked at before."""
+    before = in_force(engine)
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}", "Transfer-Encoding": "chunked"}
+    piece = b" " * 65_536
+    body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for _ in range(20)) + b"0\r\n\r\n"
+    answer = engine.call("PUT", "/schedule", headers=headers, body=body)
+    assert answer.status == 413
+    assert in_force(engine) == before
+
+
 def test_the_kubelet_needs_no_key(engine: EngineUnderTest) -> None:
     answer = engine.ready()
     assert (answer.status, answer.body) == (200, {"ready": True, "reason": ""})
