@@ -18,6 +18,8 @@ VOLUMES = (
 CAPABILITIES = ("NET_BIND_SERVICE",)
 API_SERVER = "https://kubernetes.default"
 """How the audience of the API server begins where nobody set another."""
+API_CLIENTS = "kubernetes.io/kube-apiserver-client"
+"""How signers begin whose certificates the API server takes for a log-in."""
 ALL_GPUS = "NVIDIA_VISIBLE_DEVICES"
 """By it NVIDIA's container runtime chooses GPUs, whatever the pod requested."""
 NO_GPUS = ("void", "none")
@@ -86,6 +88,9 @@ def volume_faults(volume: Mapping[str, Any]) -> Iterator[str]:
                 "projected.sources: a serviceAccountToken without an audience, or with the API server's own, is one of"
                 " the API server; name another"
             )
+        signer = str(_mapping(_mapping(source).get("podCertificate")).get("signerName", ""))
+        if signer.startswith(API_CLIENTS):
+            yield f"projected.sources: a certificate of {signer} opens the API server; name another signer"
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> Iterator[str]:

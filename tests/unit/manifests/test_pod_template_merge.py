@@ -157,6 +157,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "or with the API server's own, is one of the API server; name another",
     ),
+    "a certificate of the API server's clients": (
+        {
+            "volumes": [
+                {
+                    "name": "x",
+                    "projected": {
+                        "sources": [{"podCertificate": {"signerName": "kubernetes.io/kube-apiserver-client-pod"}}]
+                    },
+                }
+            ]
+        },
+        "kube-apiserver-client-pod opens the API server; name another signer",
+    ),
     "volumes that are no list": ({"volumes": "x"}, "volumes must be a list of objects with a name"),
     "a container without a name": ({"containers": [{"image": "x"}]}, "containers must be a list"),
     "a security context that is no object": ({"securityContext": "x"}, "securityContext must be an object"),
