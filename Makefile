@@ -53,6 +53,11 @@ test-engine: setup ## Test the runtime plugin in a real vLLM on CPU, beside the 
 fuzz: setup ## Try 20,000 generated resources on our code and on a real API server: half an hour
 	$(BIN)/pytest tests/fuzz tests/testbed/test_fuzz.py --fuzz-examples 20000 $(TEST_ARGS)
 
+# A quarter of an hour each. atheris is in no lock file: it has wheels for few machines.
+.PHONY: fuzz-parsers
+fuzz-parsers: setup ## Search what makes readers of outside input stumble, guided by coverage; needs atheris in .venv; FUZZ_SECONDS=60 for a short look
+	$(BIN)/python -m tests.fuzz.coverage_guided $(or $(FUZZ_SECONDS),900)
+
 .PHONY: check
 check: fmt-check lint types imports generate-check ## All that can be checked without running anything
 
