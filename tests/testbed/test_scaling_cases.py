@@ -242,6 +242,8 @@ def test_c19_a_ratio_without_an_answer_and_engines_that_export_nan_cost_no_repli
         assert view.condition("MetricsAvailable")[0] == "True"
         assert view.condition("Ready")[0] == "True"
         fleet.pages.texts["/c19-nan"] = str
+        # Two, and not none: within a minute after 1 became 3 the HPA's step of one a minute counts from 1.
+        fleet.load["c19"] = 2
         guarded = trigger("acceptance", f"{RATIO}clamp_min({DRAFTS}, 1)", 2)
         load = trigger("load", "sum(c19_load)")
         scale(view, {"minReplicas": 1, "maxReplicas": 6, "triggers": [load, guarded]})

@@ -11,7 +11,6 @@ from outrider.manifests.engine_container import EngineContainer
 
 LONGEST_LEAD_S = 900.0
 """Peaks of more than a quarter of an hour say little about the next one."""
-LOOK_BACK_STEP_S = 300
 LONGEST_LOOK_BACK_S = 3600
 """The HPA takes no more."""
 
@@ -55,11 +54,11 @@ def lead_s(cold_start_s: float | None) -> float:
 def look_back_s(spec: Spec, resolved: Resolved, cold_start_s: float | None) -> int:
     """For how long load must stay low before the HPA gives a replica up, seconds.
 
-    The user's number, or the operator's, and then no shorter than a cold start, in steps of `LOOK_BACK_STEP_S`: each
-    other number is a patch of the ScaledObject.
+    The user's number, or the operator's as often as it takes to be no shorter than a cold start: each other number is
+    a patch of the ScaledObject. An operator that is told 0 looks back on nothing.
     """
     own = None if spec.autoscaling is None else spec.autoscaling.scale_down_stabilization_seconds
-    if own is not None or cold_start_s is None:
-        return resolved.scale_down_stabilization_s
-    started_s = LOOK_BACK_STEP_S * ceil(cold_start_s / LOOK_BACK_STEP_S)
-    return max(resolved.scale_down_stabilization_s, min(LONGEST_LOOK_BACK_S, started_s))
+    usual_s = resolved.scale_down_stabilization_s
+    if own is not None or cold_start_s is None or usual_s == 0:
+        return usual_s
+    return min(LONGEST_LOOK_BACK_S, usual_s * max(1, ceil(cold_start_s / usual_s)))

@@ -26,21 +26,23 @@ def test_replicas_are_asked_for_a_cold_start_ahead(cold_start_s: float | None, e
 
 
 @pytest.mark.parametrize(
-    ("own", "cold_start_s", "expected_s"),
+    ("own", "usual_s", "cold_start_s", "expected_s"),
     [
-        pytest.param(None, None, 300, id="the operator's"),
-        pytest.param(None, 299.0, 300, id="a start within it"),
-        pytest.param(None, 301.0, 600, id="a longer start"),
-        pytest.param(None, 9000.0, 3600, id="no more than the HPA takes"),
-        pytest.param(60, 301.0, 60, id="the user's own number stands"),
+        pytest.param(None, 300, None, 300, id="the operator's"),
+        pytest.param(None, 300, 300.0, 300, id="a start within it"),
+        pytest.param(None, 300, 301.0, 600, id="a longer start"),
+        pytest.param(None, 5, 7.0, 10, id="of a short look back too"),
+        pytest.param(None, 0, 7.0, 0, id="none is wanted"),
+        pytest.param(None, 300, 9000.0, 3600, id="no more than the HPA takes"),
+        pytest.param(60, 300, 301.0, 60, id="the user's own number stands"),
     ],
 )
 def test_a_replica_goes_no_sooner_than_one_would_come(
-    own: int | None, cold_start_s: float | None, expected_s: int
+    own: int | None, usual_s: int, cold_start_s: float | None, expected_s: int
 ) -> None:
     changes = {} if own is None else {"spec.autoscaling.scaleDownStabilizationSeconds": own}
     spec = parse(body(changes)).spec
-    assert look_back_s(spec, resolve(spec), cold_start_s) == expected_s
+    assert look_back_s(spec, resolve(spec, usual_s), cold_start_s) == expected_s
 
 
 async def test_both_follow_the_pods_of_a_service() -> None:
