@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,3 +71,13 @@ class Neighbours:
     engines: Engines
     clock: Clock
     settings: Settings
+
+
+async def list_in(
+    kube: KubeApi, namespaces: Sequence[str], api_version: str, kind: str, label_selector: str = ""
+) -> list[Manifest]:
+    """All objects of a kind in these namespaces, or in all when none is named: one call each."""
+    lists = await asyncio.gather(
+        *(kube.list(api_version, kind, namespace, label_selector) for namespace in namespaces or (None,))
+    )
+    return [body for bodies in lists for body in bodies]

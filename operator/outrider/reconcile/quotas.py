@@ -5,14 +5,13 @@ A quota counts pods of all kinds. What pods other than engines hold is left out 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from outrider.api.fields import quantity_value
 from outrider.errors import Forbidden, KubeError
-from outrider.reconcile.neighbours import KubeApi
+from outrider.reconcile.neighbours import KubeApi, list_in
 from outrider.reconcile.registry import Registry
 from outrider.reconcile.share import BudgetKey, Quota
 
@@ -34,16 +33,13 @@ class QuotaLook:
     """Keeps the registry's quotas; a look is one list, whatever the number of services."""
 
     def __init__(self, registry: Registry, kube: KubeApi, namespaces: tuple[str, ...]) -> None:
-        self._registry, self._kube = registry, kube
-        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._registry, self._kube, self._namespaces = registry, kube, namespaces
         self._others: dict[tuple[str, str, str], tuple[int, ...]] = {}
 
     async def run(self) -> None:
         """One look; an API server that does not answer proves nothing."""
         try:
-            lists = await asyncio.gather(
-                *(self._kube.list("v1", "ResourceQuota", namespace) for namespace in self._namespaces)
-            )
+            quotas = await list_in(self._kube, self._namespaces, "v1", "ResourceQuota")
         except Forbidden as error:
             logger.debug("GPU quotas are not looked at: %s", error.message)
             self._registry.quotas = {}  # without the right they are enforced all the same, and not shared out
@@ -51,7 +47,7 @@ class QuotaLook:
         except KubeError as error:
             logger.warning("GPU quotas were not looked at: %s", error.message, extra={"reason": error.reason})
             return
-        self._registry.quotas = self._read([quota for quotas in lists for quota in quotas])
+        self._registry.quotas = self._read(quotas)
 
     def _read(self, quotas: Iterable[Mapping[str, Any]]) -> dict[BudgetKey, Quota]:
         held, found, others = self._held(), dict[BudgetKey, Quota](), self._others

@@ -268,14 +268,15 @@ def _keda_answered(scaled_object: Manifest) -> bool:
 
 
 def older(body: Manifest, than: Manifest) -> bool:
-    """Whether one state of an object came before another.
+    """Whether one state of an object came before another of the same life."""
+    return bool(body["metadata"]["uid"] == than["metadata"]["uid"]) and precedes(body, than)
 
-    Resource versions of one kind are ordered numbers since Kubernetes 1.35; of another life of the object they say
-    nothing."""
-    ours, theirs = body["metadata"], than["metadata"]
-    if ours["uid"] != theirs["uid"]:
-        return False
-    versions = (ours.get("resourceVersion", ""), theirs.get("resourceVersion", ""))
+
+def precedes(body: Manifest, than: Manifest) -> bool:
+    """Whether what one manifest shows was written before what the other one does.
+
+    Resource versions of one kind are ordered numbers since Kubernetes 1.35."""
+    versions = [one["metadata"].get("resourceVersion", "") for one in (body, than)]
     return all(version.isdigit() for version in versions) and int(versions[0]) < int(versions[1])
 
 

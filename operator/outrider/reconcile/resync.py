@@ -7,13 +7,12 @@ witness of the watch: a change that it has not told of by the next look will not
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
 from outrider.api import API_VERSION, KIND
 from outrider.errors import KubeError
-from outrider.reconcile.neighbours import KubeApi
+from outrider.reconcile.neighbours import KubeApi, list_in
 from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ class Resync:
         reconcile: Callable[[ServiceKey], None],
     ) -> None:
         self._registry, self._kube, self._reconcile = registry, kube, reconcile
-        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._namespaces = namespaces
         self._untold: dict[ServiceKey, tuple[str, str]] = {}
         self.silent: ServiceKey | None = None
         """A service whose change the watch has kept from us since the look before the last; None while it tells all."""
@@ -69,8 +68,5 @@ class Resync:
 
     async def _versions(self, api_version: str, kind: str, selector: str) -> dict[str, str]:
         """Resource versions by UID."""
-        lists = await asyncio.gather(
-            *(self._kube.list(api_version, kind, namespace, selector) for namespace in self._namespaces)
-        )
-        metas = [item["metadata"] for items in lists for item in items]
+        metas = [item["metadata"] for item in await list_in(self._kube, self._namespaces, api_version, kind, selector)]
         return {meta["uid"]: meta.get("resourceVersion", "") for meta in metas}

@@ -7,14 +7,13 @@ looked which kinds there are, and then nobody watches them: the list tells what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from outrider.errors import Forbidden, KubeError
 from outrider.reconcile import scaling_path
 from outrider.reconcile.autoscaler import SCALED_OBJECT
-from outrider.reconcile.neighbours import KubeApi, Manifest
-from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
+from outrider.reconcile.neighbours import KubeApi, Manifest, list_in
+from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey, precedes
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
 logger = logging.getLogger(__name__)
@@ -37,13 +36,15 @@ class ScalingLook:
         namespaces: tuple[str, ...] = (),
     ) -> None:
         self._registry, self._kube, self._reconcile = registry, kube, reconcile
-        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._namespaces = namespaces
 
     async def run(self) -> None:
         """One look; an API server that does not answer proves nothing."""
         try:
             found = await self._look()
-            listed = await self._scaled_objects() if found.served else []
+            listed: list[Manifest] = []
+            if found.served:
+                listed = await list_in(self._kube, self._namespaces, *SCALED_OBJECT, SERVICE_LABEL)
         except KubeError as error:
             logger.warning("KEDA was not looked at: %s", error.message, extra={"reason": error.reason})
             return
@@ -54,20 +55,12 @@ class ScalingLook:
         for body in listed:
             self._take(body)
 
-    async def _scaled_objects(self) -> list[Manifest]:
-        api_version, kind = SCALED_OBJECT
-        return [
-            body
-            for namespace in self._namespaces
-            for body in await self._kube.list(api_version, kind, namespace, SERVICE_LABEL)
-        ]
-
     def _take(self, body: Manifest) -> None:
         """Tell the registry of what is newer than what it knows."""
         meta = body["metadata"]
         service = self._registry.get((meta["namespace"], meta["labels"][SERVICE_LABEL]))
         known = None if service is None else service.children.get(f"ScaledObject/{meta['name']}")
-        if known is not None and _version(known) < _version(body):
+        if known is not None and precedes(known, body):
             key, looks = self._registry.child_event("MODIFIED", body)
             if looks:
                 self._reconcile(key)
@@ -86,7 +79,3 @@ class ScalingLook:
     async def _get(self, which: tuple[str, str, str]) -> Manifest | None:
         api_version, kind, name = which
         return await self._kube.get(api_version, kind, None, name)
-
-
-def _version(body: Mapping[str, Any]) -> int:
-    return int(body["metadata"].get("resourceVersion") or 0)
