@@ -64,7 +64,9 @@ def _in_pod(configuration: Configuration, named: str, *, asked: bool) -> tuple[K
         raise KubeError(REASON, missing)
     try:
         kube_config.load_incluster_config(client_configuration=configuration)
-        namespace = POD_NAMESPACE.read_text(encoding="utf-8").strip()
-    except (kube_config.ConfigException, OSError) as error:
+    except kube_config.ConfigException as error:
         raise KubeError(REASON, missing) from error
+    namespace = own_namespace()
+    if namespace is None:
+        raise KubeError(REASON, missing)
     return Kube(ApiClient(configuration)), namespace
