@@ -127,7 +127,7 @@ def play(case: Case, arm: str, setting: float, cold_start_s: float, seed: int) -
         assert tpot_s is not None
         return plan(requests, known, acceptance, tpot_s, share, cold_start_s, bounds)
 
-    controller, scaler = _steered(case, arm, setting, cold_start_s, rendered, profile)
+    controller, scaler = _steered(case, arm, setting, rendered, profile)
     fleet = Fleet(
         FleetConfig(
             rendered.settings, profile, replicas=planned(START_SHARE).at(0.0), autoscaler=scaler or planned(setting),
@@ -150,7 +150,7 @@ def _acceptance_at(phases: Sequence[Phase], time_s: float) -> tuple[float, ...]:
 
 
 def _steered(
-    case: Case, arm: str, setting: float, cold_start_s: float, rendered: Rendered, profile: Profile
+    case: Case, arm: str, setting: float, rendered: Rendered, profile: Profile
 ) -> tuple[Controller, AutoscalerConfig | None]:
     """Who sets the schedule, and the autoscaler; None: a plan instead.
 
@@ -162,7 +162,7 @@ def _steered(
         assert controller is not None
         return controller, None
     operator = VirtualOperator(rendered.config, WINDOW_S)
-    ours = autoscaler_config(rendered, float(operator.state.target), cold_start_s)
+    ours = autoscaler_config(rendered, float(operator.state.target))
     if arm == "outrider":
         return operator, ours
     fixed = replace(ours, target=setting, signal=SIGNALS[arm], waiting_target=None, kv_cache_target=None)

@@ -160,7 +160,7 @@ def _as_published(rendered: Rendered) -> Rendered:
         max_batch_size=MOE_LARGEST,
         initial=start,
     )
-    return Rendered(rendered.resolved, config, settings)
+    return replace(rendered, config=config, settings=settings)
 
 
 def cases(extent: Extent) -> list[Case]:

@@ -98,9 +98,7 @@ def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
         else:
             target = hand_set_target(rendered, arm.settings, profile, load)
         least, most = experiment.bounds(rendered)
-        autoscaler = replace(
-            autoscaler_config(rendered, target, experiment.cold_start_s), min_replicas=least, max_replicas=most
-        )
+        autoscaler = replace(autoscaler_config(rendered, target), min_replicas=least, max_replicas=most)
     fleet = Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
     requests = _told(load.requests(max_model_len), load.duration_s, tell)
     result = fleet.run(requests, load.duration_s)
@@ -133,11 +131,8 @@ def _fleet(
     )
 
 
-def autoscaler_config(rendered: Rendered, target: float, cold_start_s: float = COLD_START_S) -> AutoscalerConfig:
-    """As the operator's ScaledObject sets the HPA, with ``target`` requests in flight for a replica.
-
-    The look back before a replica goes is no shorter than ``cold_start_s``: one that would have to come back stays.
-    """
+def autoscaler_config(rendered: Rendered, target: float) -> AutoscalerConfig:
+    """As the operator's ScaledObject sets the HPA, with ``target`` requests in flight for a replica."""
     resolved = rendered.resolved
     return AutoscalerConfig(
         target=target,
@@ -146,7 +141,7 @@ def autoscaler_config(rendered: Rendered, target: float, cold_start_s: float = C
         min_replicas=max(1, resolved.min_replicas),
         max_replicas=resolved.max_replicas,
         scale_up_window_s=0.0,
-        scale_down_window_s=max(float(resolved.scale_down_stabilization_s), cold_start_s),
+        scale_down_window_s=float(rendered.look_back_s),
     )
 
 

@@ -26,7 +26,7 @@ from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.core.target import least_requests
 from outrider.engine.admission import admit
 from outrider.manifests import engine_container, engine_settings
-from outrider.reconcile.configuration import controller_config
+from outrider.reconcile.configuration import controller_config, look_back_s
 from outrider.simulator import command_line
 from outrider.simulator.fleet import Commands
 from outrider.simulator.settings import EngineSettings
@@ -43,6 +43,8 @@ class Rendered:
     config: ControllerConfig
     settings: EngineSettings
     """What the rendered command line and environment make of an engine."""
+    look_back_s: int
+    """For how long load must stay low before the HPA gives a replica up, seconds."""
 
     def with_constant(self, num_speculative_tokens: int) -> EngineSettings:
         """The same engine, which keeps to one K."""
@@ -65,7 +67,12 @@ def render(manifest: Mapping[str, Any], period_s: float, cold_start_s: float | N
     container = engine_container.build(resource, resolved, engine)
     environment = {one["name"]: one["value"] for one in container.env if "value" in one}
     config = controller_config(resolved, container, period_s=period_s, cold_start_s=cold_start_s)
-    return Rendered(resolved, config, command_line.parse(container.args, environment))
+    return Rendered(
+        resolved,
+        config,
+        command_line.parse(container.args, environment),
+        look_back_s(resource.spec, resolved, cold_start_s),
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
