@@ -85,7 +85,7 @@ class Arms:
 
 def run_arms(manifest: Mapping[str, Any], story: Scenario, tell: Callable[[str], None]) -> Arms:
     """Replay everything, two at a time; ``tell`` hears of each arm as it is done."""
-    values = render(manifest, scenario.CONTROL_PERIOD_S).config.values
+    values = _rendered(manifest).config.values
     # Spawned and not forked: the live part has left threads and open connections in this process.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, context, _ignore_interrupts) as pool:
@@ -110,7 +110,7 @@ def _ignore_interrupts() -> None:
 
 def virtual_outrider(manifest: Mapping[str, Any], story: Scenario) -> tuple[Arm, list[dict[str, Any]]]:
     """The replay under the operator's control law."""
-    rendered = render(manifest, scenario.CONTROL_PERIOD_S)
+    rendered = _rendered(manifest)
     controller = VirtualOperator(rendered.config, window_s(rendered))
     result = replay(rendered, story, rendered.settings, controller.state.target, controller)
     changes = [
@@ -122,7 +122,7 @@ def virtual_outrider(manifest: Mapping[str, Any], story: Scenario) -> tuple[Arm,
 
 def fixed_arm(manifest: Mapping[str, Any], story: Scenario, num_speculative_tokens: int) -> Arm:
     """The replay with one K and the target that suits it."""
-    rendered = render(manifest, scenario.CONTROL_PERIOD_S)
+    rendered = _rendered(manifest)
     settings = rendered.with_constant(num_speculative_tokens)
     target = target_by_load_test(rendered, story, settings)
     result = replay(rendered, story, settings, target)
@@ -159,7 +159,7 @@ def replay(
         max_replicas=resolved.max_replicas,
         sync_s=scenario.KEDA_POLLING_S,
         scale_up_window_s=0.0,
-        scale_down_window_s=float(scenario.SCALE_DOWN_STABILIZATION_S),
+        scale_down_window_s=float(rendered.look_back_s),
         scale_down_period_s=SCALE_DOWN_PERIOD_S,
     )
     config = FleetConfig(
@@ -177,6 +177,12 @@ def replay(
         service=scenario.SERVICE,
     )
     return Fleet(config, controller).run(story.requests(), story.seconds)
+
+
+def _rendered(manifest: Mapping[str, Any]) -> Rendered:
+    """What the operator of the live part makes of the resource, once it has seen a pod start."""
+    seen = scenario.POD_START_S, scenario.SCALE_DOWN_STABILIZATION_S
+    return render(manifest, scenario.CONTROL_PERIOD_S, *seen)
 
 
 def profile() -> Any:

@@ -36,6 +36,7 @@ CONTROL_PERIOD_S = 5.0
 SCRAPE_INTERVAL_S = 1.0
 """A third of the operator's own periods, or less: a story of five minutes has no room for 15 s."""
 SCALE_DOWN_STABILIZATION_S = 30
+"""Half a minute: peaks of load are then kept for one as well, and replicas go before the end."""
 HPA_SYNC_S = 3.0
 KEDA_POLLING_S = 15.0
 """How old the load may be that the autoscaler sees: KEDA's polling interval in the operator's ScaledObject."""
@@ -49,7 +50,7 @@ ACCEPTANCE_BEFORE, ACCEPTANCE_AFTER = 0.8, 0.3
 """Conditional acceptance of each draft token: a drafter that fits its traffic, and one that no longer does."""
 SECOND_ACCEPTANCE = 0.9
 
-SHAPE: tuple[tuple[float, float], ...] = ((0.0, 3.0), (0.15, 3.0), (0.3, 8.0), (0.62, 8.0), (0.68, 1.0), (1.0, 1.0))
+SHAPE: tuple[tuple[float, float], ...] = ((0.0, 3.0), (0.15, 3.0), (0.3, 8.0), (0.58, 8.0), (0.64, 1.0), (1.0, 1.0))
 """Requests a second by share of the live part, linear between the points: one dilated replica carries about four."""
 DROP_SHARE = 0.42
 """When acceptance drops, as a share of the live part: amid the high load, after the first target was found."""

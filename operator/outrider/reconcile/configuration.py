@@ -38,17 +38,24 @@ def controller_config(
         period_s=period_s,
         frozen=frozen,
         ttft_objective_s=resolved.ttft_s,
-        lead_s=lead_s(cold_start_s),
+        lead_s=lead_s(cold_start_s, resolved.scale_down_stabilization_s),
     )
 
 
-def lead_s(cold_start_s: float | None) -> float:
+def lead_s(cold_start_s: float | None, look_back_s: int) -> float:
     """How far ahead replicas must be asked for, seconds: a cold start, in whole half minutes, so that a second more
-    or less is no other configuration. No less than the default, since peaks of a shorter time are mostly chance, and
-    no more than `LONGEST_LEAD_S`."""
-    if cold_start_s is None:
-        return DEFAULT_LEAD_S
-    return min(LONGEST_LEAD_S, max(DEFAULT_LEAD_S, 30.0 * ceil(cold_start_s / 30.0)))
+    or less is no other configuration.
+
+    No less than the default, since peaks of a shorter time are mostly chance; but whoever gives replicas up after
+    ``look_back_s`` without load does not want peaks kept for longer. No more than `LONGEST_LEAD_S`.
+    """
+    least_s = min(DEFAULT_LEAD_S, _half_minutes_s(look_back_s))
+    return DEFAULT_LEAD_S if cold_start_s is None else min(LONGEST_LEAD_S, max(least_s, _half_minutes_s(cold_start_s)))
+
+
+def _half_minutes_s(seconds: float) -> float:
+    """Rounded up, at least one."""
+    return 30.0 * max(1, ceil(seconds / 30.0))
 
 
 def look_back_s(spec: Spec, resolved: Resolved, cold_start_s: float | None) -> int:

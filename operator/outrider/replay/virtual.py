@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from outrider.api.defaults import Resolved, resolve
+from outrider.api.defaults import SCALE_DOWN_STABILIZATION_S, Resolved, resolve
 from outrider.api.resource import parse
 from outrider.core.controller import Outcome, control
 from outrider.core.decision import Change
@@ -53,15 +53,21 @@ class Rendered:
         return replace(self.settings, plugin=replace(self.settings.plugin, initial_schedule=flat))
 
 
-def render(manifest: Mapping[str, Any], period_s: float, cold_start_s: float | None = None) -> Rendered:
+def render(
+    manifest: Mapping[str, Any],
+    period_s: float,
+    cold_start_s: float | None = None,
+    usual_look_back_s: int = SCALE_DOWN_STABILIZATION_S,
+) -> Rendered:
     """Parse, admit and render a resource; raises `outrider.errors.InvalidSpec` as the operator's status would say.
 
-    ``cold_start_s`` is what the operator is to know of starts.
+    ``cold_start_s`` is what the operator is to know of starts, ``usual_look_back_s`` its setting for resources that
+    name none.
     """
     # The API server adds these two; nothing of the engine depends on them.
     metadata = {"uid": "virtual", "generation": 1, **manifest["metadata"]}
     resource = parse({**manifest, "metadata": metadata})
-    resolved = resolve(resource.spec)
+    resolved = resolve(resource.spec, usual_look_back_s)
     engine = engine_settings.engine_config(resource, resolved)
     admit(engine)
     container = engine_container.build(resource, resolved, engine)

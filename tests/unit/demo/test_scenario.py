@@ -75,7 +75,7 @@ def test_the_drop_lies_in_the_high_load() -> None:
         pytest.param(0.0, "steady load, the drafter fits", id="beginning"),
         pytest.param(0.2, "load rises, the drafter fits", id="ramp"),
         pytest.param(0.5, "steady load, acceptance has dropped", id="after the drop"),
-        pytest.param(0.64, "load falls, acceptance has dropped", id="the way down"),
+        pytest.param(0.6, "load falls, acceptance has dropped", id="the way down"),
     ],
 )
 def test_phases_are_named(share: float, expected: str) -> None:

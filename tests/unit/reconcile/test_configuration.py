@@ -12,17 +12,21 @@ from .builders import World, body, pod
 
 
 @pytest.mark.parametrize(
-    ("cold_start_s", "expected_s"),
+    ("cold_start_s", "look_back", "expected_s"),
     [
-        pytest.param(None, 120.0, id="none was seen"),
-        pytest.param(20.0, 120.0, id="shorter than what peaks can tell"),
-        pytest.param(250.0, 270.0, id="in half minutes"),
-        pytest.param(270.0, 270.0, id="just a half minute"),
-        pytest.param(5000.0, 900.0, id="longer than what peaks can tell"),
+        pytest.param(None, 300, 120.0, id="none was seen"),
+        pytest.param(20.0, 300, 120.0, id="shorter than what peaks can tell"),
+        pytest.param(20.0, 45, 60.0, id="short, and replicas are to go soon"),
+        pytest.param(0.0, 0, 30.0, id="no time at all"),
+        pytest.param(250.0, 0, 270.0, id="in half minutes"),
+        pytest.param(270.0, 300, 270.0, id="just a half minute"),
+        pytest.param(5000.0, 300, 900.0, id="longer than what peaks can tell"),
     ],
 )
-def test_replicas_are_asked_for_a_cold_start_ahead(cold_start_s: float | None, expected_s: float) -> None:
-    assert lead_s(cold_start_s) == expected_s
+def test_replicas_are_asked_for_a_cold_start_ahead(
+    cold_start_s: float | None, look_back: int, expected_s: float
+) -> None:
+    assert lead_s(cold_start_s, look_back) == expected_s
 
 
 @pytest.mark.parametrize(
