@@ -88,10 +88,11 @@ generate: setup ## Write generated files anew
 	$(BIN)/python -m outrider.reference
 	$(BIN)/python -m outrider.observability
 	$(BIN)/python -m charts
+	$(BIN)/python -m tests.failures
 
 .PHONY: generate-check
 generate-check: generate
-	@git diff --exit-code --stat -- crds docs/reference charts deploy || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
+	@git diff --exit-code --stat -- crds docs/reference docs/failures.md charts deploy || { echo "make: generated files differ from what is committed; commit them" >&2; exit 1; }
 
 .PHONY: requirements
 requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index

@@ -11,7 +11,7 @@ import pytest
 hypothesis.settings.register_profile("outrider", deadline=None)  # a busy machine is no fault of the code
 hypothesis.settings.load_profile("outrider")
 
-pytest_plugins = ["tests.testbed.fixtures"]
+pytest_plugins = ["tests.testbed.fixtures", "tests.failures"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -245,6 +245,13 @@ def test_with_named_namespaces_the_operator_serves_those_with_rights_in_them_alo
     assert denied(release.cluster) == set()
 
 
+@pytest.mark.failure(
+    "Ourselves",
+    "the definition is older than the operator",
+    status="the operator ends before it writes",
+    ends="with the definition",
+    guard="reconcile/definition.py:misfit",
+)
 def test_an_operator_does_not_write_for_an_older_definition_and_one_edited_by_hand_takes_force_to_upgrade(
     release: Release,
 ) -> None:

@@ -171,6 +171,15 @@ def test_scaled_by_desired_replicas_and_without_the_operator_none_goes(
     assert [one["metadata"]["uid"] for one in after] == [one["metadata"]["uid"] for one in before]
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "somebody else writes the number",
+    k="as usual",
+    replicas="the HPA's again",
+    conditions=["ReplicasContended True"],
+    ends="a quarter of an hour later",
+    guard="reconcile/contention.py:judge",
+)
 def test_c21_a_second_writer_is_named_and_nobody_else_moves_the_number(
     outrider: Cluster, store: Store, chat: ServiceView
 ) -> None:

@@ -219,6 +219,13 @@ def test_c28_a_pod_that_finds_no_gpu_keeps_nobody_from_scaling_down(fleet: Fleet
     cluster.wait_until("end of the condition", lambda: view.condition("CapacityLimited") == ("", ""), 30)
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "NaN or infinity in samples",
+    k="decided without them",
+    replicas="kept",
+    guard="adapters/prometheus.py:finite",
+)
 def test_c19_a_ratio_without_an_answer_and_engines_that_export_nan_cost_no_replica_and_leave_status_readable(
     fleet: Fleet,
 ) -> None:

@@ -89,6 +89,17 @@ def chat(scene: Scene, request: pytest.FixtureRequest) -> Iterator[ServiceView]:
     remove(view)
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "empty, then gone",
+    k="held",
+    replicas="none goes",
+    conditions=["MetricsAvailable False NoSeries", "AutoscalingReady False Fallback"],
+    status="then `PrometheusUnreachable`",
+    alerts=["OutriderMetricsMissing", "OutriderAutoscalingNotReady"],
+    ends="with the first answer",
+    guard="manifests/scaled_object.py:_trigger",
+)
 def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(scene: Scene, chat: ServiceView) -> None:
     store = scene.store
     scale_to(chat, 6)
@@ -114,6 +125,14 @@ def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(scene: Scene, c
         assert min(numbers.seen) == 6
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "empty, and a service is new",
+    k="the initial schedule",
+    replicas="the minimum starts",
+    conditions=["Ready True EnginesServe"],
+    guard="reconcile/replicas.py:start_at_minimum",
+)
 def test_c20_a_new_service_starts_though_prometheus_knows_nothing(scene: Scene, chat: ServiceView) -> None:
     scene.store.empty = True
     try:
@@ -124,6 +143,17 @@ def test_c20_a_new_service_starts_though_prometheus_knows_nothing(scene: Scene, 
         scene.store.empty = False
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "the HPA may not write",
+    k="as usual",
+    replicas="stay",
+    conditions=["AutoscalingReady False HPAUnable"],
+    status="in the server's words",
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="when it may",
+    guard="reconcile/scaling_path.py:autoscaling_ready",
+)
 def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: ServiceView) -> None:
     scale(chat, between(1, 4, triggers=[demand(2)]))
     serve(chat, 2)
@@ -138,6 +168,16 @@ def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: 
     wait(chat, "AutoscalingReady", "True", "Scaling")
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "KEDA's operator is gone",
+    k="as usual",
+    replicas="none goes",
+    conditions=["AutoscalingReady False HPAInactive"],
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="with its return; a target that moved is taken up",
+    guard="reconcile/scaling_path.py:autoscaling_ready",
+)
 def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(scene: Scene, chat: ServiceView) -> None:
     """A target that moves meanwhile is taken up then."""
     cluster = scene.cluster
@@ -191,6 +231,14 @@ def test_none_runs_while_nothing_asks_and_a_request_at_the_gateway_wakes_one(sce
     )
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "gone, and the service may sleep",
+    replicas="what runs stays, what sleeps sleeps on",
+    conditions=["Ready True Idle"],
+    ends="with the first answer",
+    guard="manifests/scaled_object.py:_rest",
+)
 def test_without_prometheus_one_that_sleeps_sleeps_on_and_the_last_one_that_runs_stays(
     scene: Scene, sleepy: ServiceView
 ) -> None:

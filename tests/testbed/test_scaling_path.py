@@ -61,6 +61,17 @@ def stored(cluster: Cluster, kind: str, name: str) -> str:
     return json.dumps({**{key: value for key, value in found.items() if key != "status"}, "metadata": kept})
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "another adapter takes KEDA's questions",
+    k="as usual",
+    replicas="stay",
+    conditions=["AutoscalingReady False ExternalMetricsTaken"],
+    status="with its name",
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="when KEDA has them back",
+    guard="reconcile/scaling_path.py:adapter",
+)
 def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(view: ServiceView) -> None:
     """KEDA goes on to call its ScaledObject ready, and does not fall back (kedacore/keda#6475)."""
     cluster = view.cluster
@@ -81,6 +92,15 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
     until(view, SCALING)
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "KEDA's adapter is gone",
+    k="as usual",
+    conditions=["AutoscalingReady False ExternalMetricsUnavailable"],
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="with its return",
+    guard="reconcile/scaling_path.py:adapter",
+)
 def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: ServiceView) -> None:
     view.cluster.stop_process("keda-adapter")
     try:
@@ -91,6 +111,15 @@ def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: Se
     until(view, SCALING)
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "KEDA cannot keep replicas without metrics",
+    k="as usual",
+    conditions=["AutoscalingReady False KEDATooOld"],
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="when it can",
+    guard="reconcile/scaling_path.py:too_old",
+)
 def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceView) -> None:
     kept = stored(view.cluster, "crd", DEFINITION)
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/fallback/properties/behavior"
@@ -101,6 +130,16 @@ def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceVie
     until(view, SCALING)
 
 
+@pytest.mark.failure(
+    "KEDA and the HPA",
+    "KEDA's definitions go",
+    k="as usual",
+    replicas="stay",
+    conditions=["AutoscalingReady False KEDAMissing"],
+    alerts=["OutriderAutoscalingNotReady"],
+    ends="when they are back",
+    guard="reconcile/objects.py:ObjectsPass._keda",
+)
 def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them(view: ServiceView) -> None:
     cluster, before = view.cluster, replicas(view)
     kept = stored(cluster, "crd", DEFINITION)

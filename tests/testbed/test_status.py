@@ -301,6 +301,15 @@ class TestNoFreeGPU:
         assert view.condition("RolloutProgressing") == ("", "")
         becomes_ready(view)
 
+    @pytest.mark.failure(
+        "The cluster and its people",
+        "no GPU is free",
+        replicas="the others serve and scale",
+        conditions=["CapacityLimited True NoFreeGPU"],
+        alerts=["OutriderCapacityLimited"],
+        ends="with the GPU",
+        guard="reconcile/conditions.py:capacity_limited",
+    )
     def test_c28_a_replica_that_finds_no_gpu_is_told_and_the_others_serve_on(self, scarce: Cluster) -> None:
         view = ServiceView(scarce, "c28", "chat")
         message = becomes(view, "CapacityLimited", "True", "NoFreeGPU", 150)
@@ -320,6 +329,14 @@ def test_c16_an_argument_that_would_rename_the_model_in_its_metrics_is_refused(o
     assert "extraArgs" in done.stderr
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "labels are not ours",
+    k="held",
+    conditions=["MetricsAvailable False NoSeries"],
+    status="with the query",
+    guard="reconcile/conditions.py:metrics_available",
+)
 def test_c16_metrics_without_our_labels_are_told_with_the_query_and_nothing_is_decided(outrider: Cluster) -> None:
     path = outrider.run_dir / "data" / "prometheus.yaml"
     before = path.read_text()

@@ -156,6 +156,14 @@ class TestProbe:
     async def test_a_process_that_just_began_is_alive(self, operator: Operator) -> None:
         assert await activities(operator)["probe"].fn() < 1.0
 
+    @pytest.mark.failure(
+        "Ourselves",
+        "control has stopped",
+        alerts=["OutriderNotDeciding"],
+        status="the probe ends the process",
+        ends="start-up",
+        guard="handlers.py:Operator.control_age_s",
+    )
     @pytest.mark.parametrize(
         ("period_s", "late_s"),
         [
@@ -178,6 +186,13 @@ class TestProbe:
         """Kopf tries a failed probe again in a minute by default, and answers nothing until then."""
         assert activities(operator)["probe"].errors is kopf.ErrorsMode.PERMANENT
 
+    @pytest.mark.failure(
+        "API server",
+        "a watch is silent and says nothing of it",
+        status="the probe ends the process",
+        ends="start-up",
+        guard="handlers.py:Operator.watch",
+    )
     async def test_a_watch_that_keeps_changes_from_us_ends_the_process(self, operator: Operator) -> None:
         probe = watch_probe(operator)
         assert probe.errors is kopf.ErrorsMode.PERMANENT

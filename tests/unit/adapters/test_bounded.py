@@ -74,6 +74,16 @@ async def test_what_trickles_keeps_no_thread() -> None:
         assert await _thread_ends(server.url)
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "headers of its answer trickle",
+    k="held",
+    conditions=["MetricsAvailable False PrometheusUnreachable"],
+    status="no thread stays behind",
+    alerts=["OutriderMetricsMissing"],
+    ends="next pass",
+    guard="adapters/bounded.py:BoundedSession.send",
+)
 async def test_headers_that_trickle_keep_no_thread() -> None:
     server = await asyncio.start_server(dribble, "127.0.0.1", 0)
     async with server:
@@ -99,6 +109,15 @@ async def _thread_ends(url: str) -> bool:
         return found
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "an answer too long",
+    k="held",
+    conditions=["MetricsAvailable False PrometheusUnreachable"],
+    alerts=["OutriderMetricsMissing"],
+    ends="next pass",
+    guard="adapters/bounded.py:BoundedSession.send",
+)
 async def test_the_store_is_asked_by_such_a_session() -> None:
     assert isinstance(Access().session(), BoundedSession)
     body = matrix(({}, [[AT_S, "1"]]))
@@ -126,6 +145,15 @@ def test_the_bound_follows_the_memory(tmp_path: Path, written: str | None, expec
     assert max_answer(file) == expected
 
 
+@pytest.mark.failure(
+    "Prometheus",
+    "an answer of a strange form",
+    k="held",
+    conditions=["MetricsAvailable False PrometheusMalformed"],
+    alerts=["OutriderMetricsMissing"],
+    ends="next pass",
+    guard="adapters/prometheus.py:_row",
+)
 @pytest.mark.parametrize(
     "body",
     [

@@ -157,6 +157,16 @@ class TestErrors:
         assert type(caught.value) is error
         assert caught.value.message.startswith("Prometheus at http://127.0.0.1:")
 
+    @pytest.mark.failure(
+        "Prometheus",
+        "answers one of three questions with nonsense",
+        k="held",
+        replicas="held",
+        conditions=["MetricsAvailable False PrometheusMalformed"],
+        alerts=["OutriderMetricsMissing"],
+        ends="next pass",
+        guard="adapters/prometheus.py:_row",
+    )
     async def test_one_bad_answer_of_several_spoils_the_fetch(self) -> None:
         """Half of the families would look like engines that do nothing."""
         with pytest.raises(Malformed):
@@ -171,6 +181,16 @@ class TestErrors:
         assert caught.value.reason == "PrometheusUnreachable"
         assert "object at 0x" not in caught.value.message
 
+    @pytest.mark.failure(
+        "Prometheus",
+        "slow, or its answer trickles",
+        k="held",
+        conditions=["MetricsAvailable False PrometheusUnreachable"],
+        status="the question is given up",
+        alerts=["OutriderMetricsMissing"],
+        ends="next pass",
+        guard="adapters/prometheus.py:Prometheus._query",
+    )
     @pytest.mark.parametrize(
         "give",
         [

@@ -168,6 +168,15 @@ def frozen(scrapes: int = 6, engine: str = "0", moving: Sequence[str] = (), queu
 
 
 class TestC27FrozenGauges:
+    @pytest.mark.failure(
+        "Prometheus",
+        "gauges stand while nothing moves",
+        k="decided without that engine",
+        conditions=["MetricsAvailable False StaleGauges"],
+        status="where it is the only one",
+        ends="with the first counter that moves",
+        guard="core/engine_reader.py:EngineReader.standstill",
+    )
     def test_c27_gauges_that_stay_while_no_counter_moves_are_no_data(self) -> None:
         stale = missing(frozen(), until_s=100.0)
         assert stale.reason == "StaleGauges"
@@ -285,6 +294,14 @@ class TestResets:
 
 
 class TestGaps:
+    @pytest.mark.failure(
+        "Prometheus",
+        "an engine is scraped no more",
+        k="decided without it",
+        status="`MetricsAvailable` names it",
+        ends="with the scrape",
+        guard="core/observation.py:_fault",
+    )
     def test_an_engine_that_is_scraped_no_more_is_left_out_and_named(self) -> None:
         gone = [series(TOKENS, [(0.0, 0.0), (50.0, 9.0)], pod="gone"), series(RUNNING, [(50.0, 7.0)], pod="gone")]
         here = [series(TOKENS, [(50.0, 0.0), (100.0, 9.0)]), series(RUNNING, [(100.0, 3.0)])]

@@ -108,6 +108,15 @@ class TestAnswers:
         assert world.engines.engines[A] == FakeEngine(1, state.schedule, LEASE_S)
         assert world.service().acknowledged[ENGINE_UID + "chat-a"] == (1, world.clock())
 
+    @pytest.mark.failure(
+        "Engines",
+        "one does not answer",
+        k="the others follow",
+        conditions=["ScheduleApplied False EngineRefused"],
+        alerts=["OutriderScheduleNotApplied"],
+        ends="next pass",
+        guard="reconcile/delivery.py:_put",
+    )
     async def test_one_that_does_not_answer_holds_nobody_up(self) -> None:
         world = await started()
         world.engines.faults[A] = UNREACHABLE
@@ -133,6 +142,13 @@ class TestAnswers:
         await bring(world)
         assert ENGINE_UID + "chat-a" not in world.service().acknowledged
 
+    @pytest.mark.failure(
+        "Engines",
+        "holds a later generation",
+        k="ours goes on above it, remembered first",
+        ends="same pass",
+        guard="reconcile/delivery.py:bring_up_to_date",
+    )
     async def test_where_an_engine_is_ahead_of_us_we_go_on_above_it_and_remember_that_first(self) -> None:
         """The memory was lost, or another operator was here."""
         world = await started()
@@ -162,6 +178,13 @@ class TestAnswers:
         assert world.engines.engines[B].generation == 17
         assert 18 not in [generation for _, generation in world.engines.asked]
 
+    @pytest.mark.failure(
+        "Engines",
+        "takes another admin key",
+        k="the Secret is read again",
+        ends="next pass",
+        guard="reconcile/delivery.py:_refused",
+    )
     async def test_a_refused_key_is_read_again_by_the_next_objects_pass(self) -> None:
         world = await started()
         await bring(world)
@@ -183,6 +206,14 @@ class TestAnswers:
         assert len(world.engines.engines) == 42
         assert due(world) == ["chat-a"]
 
+    @pytest.mark.failure(
+        "Engines",
+        "refuses the schedule",
+        k="the others follow; it is asked at the next generation or renewal",
+        conditions=["ScheduleApplied False EngineRefused"],
+        alerts=["OutriderScheduleNotApplied"],
+        guard="reconcile/delivery.py:_refused",
+    )
     @pytest.mark.parametrize(
         "fault",
         [
@@ -210,6 +241,14 @@ class TestAnswers:
         await bring(world)
         assert world.engines.calls(A) == [1, 2]
 
+    @pytest.mark.failure(
+        "Engines",
+        "starts again in its pod",
+        k="told anew",
+        alerts=["OutriderEngineRestarts"],
+        ends="next pass",
+        guard="reconcile/registry.py:Registry._pod_event",
+    )
     @pytest.mark.parametrize("fault", [NotControllable("NotControllable", "one K for its whole life"), UNREACHABLE])
     async def test_an_engine_that_started_again_in_its_pod_is_asked_again(self, fault: EngineError) -> None:
         """Perhaps with another image or another vLLM: what the one before it said does not hold."""
@@ -236,6 +275,13 @@ class TestRotation:
         assert world.service().refusals == {}
         assert world.service().admin_key == "newer"
 
+    @pytest.mark.failure(
+        "Engines",
+        "still takes the older admin key",
+        k="told with that one",
+        ends="same pass",
+        guard="reconcile/delivery.py:_with_any",
+    )
     async def test_a_rotation_leaves_no_moment_in_which_an_engine_cannot_be_told(self) -> None:
         """Every order in which the Secret, the operator's look at it and the mount in the pod may come."""
         world = await started()

@@ -87,6 +87,13 @@ async def test_an_hour_of_calm_costs_a_dozen_saves_and_three_renewals() -> None:
         assert 2 <= world.journal.count("put 10.0.0.1 generation 1") <= 3
 
 
+@pytest.mark.failure(
+    "API server",
+    "ten minutes of one fault",
+    status="few calls, ever more rarely",
+    ends="by the back-off",
+    guard="reconcile/queue.py:WorkQueue.remind",
+)
 @pytest.mark.parametrize(
     ("error", "least", "most"),
     [

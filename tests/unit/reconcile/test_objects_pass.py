@@ -206,6 +206,15 @@ class TestInvalid:
         assert world.condition("Stalled") is None
         assert world.status()["observedGeneration"] == 5
 
+    @pytest.mark.failure(
+        "The cluster and its people",
+        "a resource is spoilt",
+        k="engines go on, leases are renewed",
+        conditions=["Stalled True"],
+        alerts=["OutriderServiceNotReady"],
+        ends="when it is mended",
+        guard="reconcile/objects.py:ObjectsPass._keep_leases",
+    )
     async def test_leases_of_running_engines_are_renewed_meanwhile(self, world: World) -> None:
         """The resource may stay wrong for days; engines must not fall back to their initial schedule for that."""
         world.see(pod())
@@ -313,11 +322,28 @@ class TestPaused:
 
 
 class TestFaults:
+    @pytest.mark.failure(
+        "API server",
+        "403",
+        conditions=["Ready False Forbidden"],
+        alerts=["OutriderServiceNotReady"],
+        ends="asked again each minute",
+        guard="reconcile/objects.py:ObjectsPass._failed",
+    )
     async def test_a_missing_right_is_reported_and_tried_again_slowly(self, world: World) -> None:
         world.kube.fail(forbidden, "apply", "Deployment/chat")
         assert await world.reconcile() == 60.0
         assert world.condition("Ready") == ("False", "Forbidden", "cannot patch deployments")
 
+    @pytest.mark.failure(
+        "API server",
+        "does not answer",
+        k="the decision waits for its record",
+        conditions=["Ready Unknown APIServerUnreachable"],
+        status="once it answers",
+        ends="by the back-off",
+        guard="reconcile/conditions.py:ready",
+    )
     async def test_an_api_server_that_does_not_answer_makes_readiness_unknown(self, world: World) -> None:
         world.kube.fail(unavailable, "apply", "Service/chat")
         assert await world.reconcile() == FIRST_DELAY_S
@@ -326,6 +352,12 @@ class TestFaults:
         assert await world.reconcile() is None
         assert (world.condition("Ready") or ("",))[0] == "False"  # no engine is up yet
 
+    @pytest.mark.failure(
+        "API server",
+        "429 with a time to wait",
+        ends="after that time",
+        guard="reconcile/objects.py:ObjectsPass._failed",
+    )
     async def test_what_the_api_server_asks_for_is_waited_for(self, world: World) -> None:
         def overloaded() -> Unavailable:
             return Unavailable("APIServerUnavailable", "too many requests", 429, 17.0)
@@ -333,6 +365,15 @@ class TestFaults:
         world.kube.fail(overloaded, "apply", "Service/chat")
         assert await world.reconcile() == 17.0
 
+    @pytest.mark.failure(
+        "API server",
+        "422",
+        conditions=["Ready False ApplyRefused"],
+        status="in its words",
+        alerts=["OutriderServiceNotReady"],
+        ends="when it is mended",
+        guard="reconcile/conditions.py:ready",
+    )
     async def test_an_object_that_the_api_server_refuses_is_reported_in_its_words(self, world: World) -> None:
         def refused() -> KubeError:
             return KubeError("ApplyRefused", "Deployment is invalid: spec.template: Invalid value", 422)
@@ -351,6 +392,13 @@ class TestFaults:
         assert await world.reconcile() is None
         assert world.status()["observedGeneration"] == 3
 
+    @pytest.mark.failure(
+        "Ourselves",
+        "its memory cannot be read",
+        k="the pass ends before it does anything",
+        ends="by the back-off",
+        guard="reconcile/objects.py:ObjectsPass._remember",
+    )
     async def test_a_memory_that_cannot_be_read_stops_the_pass_before_it_does_anything(self, world: World) -> None:
         """Starting from the initial state instead would undo what was decided."""
         world.kube.fail(unavailable, "get", "ConfigMap/chat-memory")
@@ -358,6 +406,15 @@ class TestFaults:
         assert world.journal == []
         assert world.service().state is None
 
+    @pytest.mark.failure(
+        "Ourselves",
+        "a fault in our code, with one service",
+        k="held for it",
+        conditions=["Ready Unknown InternalError"],
+        alerts=["OutriderServiceNotReady"],
+        ends="tried again",
+        guard="reconcile/edge.py:attempt",
+    )
     async def test_a_fault_of_ours_is_logged_counted_retried_and_shown(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -371,6 +428,7 @@ class TestFaults:
         assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR]
         assert world.condition("Ready") == ("Unknown", "InternalError", "ZeroDivisionError: by zero")
 
+    @pytest.mark.failure("Ourselves", "a fault in our code, with one service")
     async def test_a_fault_with_one_service_is_none_with_another(self, world: World) -> None:
         world.add(name="code")
         world.kube.fail(lambda: ZeroDivisionError("by zero"), "apply", "Deployment/chat")

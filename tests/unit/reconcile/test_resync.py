@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
 from outrider.reconcile.resync import Resync
 
 from .builders import KEY, World, pod, unavailable
@@ -22,6 +24,13 @@ async def serving() -> World:
     return world
 
 
+@pytest.mark.failure(
+    "API server",
+    "a watch is cut, and something goes meanwhile",
+    status="pods and services that went are dropped",
+    ends="next look, within five minutes",
+    guard="reconcile/resync.py:Resync.run",
+)
 async def test_a_pod_that_went_unseen_is_dropped_and_its_service_looked_at() -> None:
     world = await serving()
     world.kube.vanish("Pod", "chat-b")

@@ -22,6 +22,14 @@ def busy(requests: int, max_waiting: int = 0) -> Progress:
     return made
 
 
+@pytest.mark.failure(
+    "Engines",
+    "hangs while it says that it is healthy",
+    replicas="its readiness goes, and its requests with it",
+    alerts=["OutriderEngineStalls"],
+    ends="when a step ends",
+    guard="outrider_runtime/progress.py:Progress.stuck",
+)
 @pytest.mark.parametrize(
     ("heard_s", "now_s", "stuck"),
     [
