@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from email.utils import parsedate_to_datetime
 from itertools import pairwise
 from typing import Any
 
+import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util import Retry
@@ -21,7 +24,7 @@ from urllib3.util import Retry
 from outrider.adapters.prometheus_access import Access
 from outrider.core import engine_metrics as names
 from outrider.core.series import Series
-from outrider.errors import AccessDenied, Malformed
+from outrider.errors import AccessDenied, Malformed, MetricsError
 
 ServiceKey = tuple[str, str]
 """Namespace and name."""
@@ -31,6 +34,8 @@ Row = tuple[dict[str, str], tuple[tuple[float, float], ...]]
 NOBODY = Access()
 TIMEOUT_S = 10
 """Shorter than a control period: a slow answer costs one period, not two."""
+MAX_SKEW_S = 30.0
+"""As old as the newest sample may be: to us, samples of a clock so far away are no younger."""
 SERVICE_LABEL = "serving_outrider_dev_service"
 TRACK_LABEL = "serving_outrider_dev_track"
 
@@ -64,9 +69,9 @@ class Prometheus:
     """A metrics store that speaks Prometheus' query API."""
 
     def __init__(self, url: str, access: Access = NOBODY, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._client = PrometheusConnect(
-            url, session=access.session(), retry=Retry(total=0), timeout=timeout_s, method="POST"
-        )
+        session = access.session()
+        session.hooks["response"].append(self._same_time)
+        self._client = PrometheusConnect(url, session=session, retry=Retry(total=0), timeout=timeout_s, method="POST")
         self.url, self._access, self._timeout_s = url, access, timeout_s
 
     async def engine_series(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
@@ -76,6 +81,7 @@ class Prometheus:
             Unreachable: no answer in time.
             AccessDenied: it refuses us, or we do not trust it.
             Malformed: an answer that is no range vector.
+            MetricsError: its clock and ours tell different times.
         """
         answers = await asyncio.gather(*(self._query(query, at_s) for query in queries(window_s)))
         return by_service(answers)
@@ -94,6 +100,26 @@ class Prometheus:
             ) from error
         except (AccessDenied, OSError, PrometheusApiClientException) as error:  # a time-out is an OSError too
             raise self._access.explained(error, f"Prometheus at {self.url}") from error
+
+    def _same_time(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Refuse an answer of a store whose clock is ahead of ours: what it calls now is still to come for us, and what
+        we ask for as the last minute is long past. One that is behind has no samples yet of what we call now."""
+        ahead_s = _date_s(response) - time.time()
+        if abs(ahead_s) > MAX_SKEW_S:
+            how = "ahead of" if ahead_s > 0 else "behind"
+            raise MetricsError(
+                "PrometheusClock",
+                f"the clock of Prometheus at {self.url} is {abs(ahead_s):.0f} s {how} the operator's: set both by the"
+                " time server of their nodes",
+            )
+
+
+def _date_s(response: requests.Response) -> float:
+    """When the store says that it answered; now, if it says nothing of it."""
+    try:
+        return parsedate_to_datetime(response.headers["Date"]).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return time.time()
 
 
 def queries(window_s: float) -> list[str]:

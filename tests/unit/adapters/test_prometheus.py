@@ -6,14 +6,18 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from outrider.adapters.prometheus import GROUPS, Prometheus, queries
 from outrider.core import engine_metrics as names
 from outrider.core.series import Series
 from outrider.errors import Malformed, MetricsError, Unreachable
+from tests.failures import Failure
 
 from .servers import Answer, Server, answer, hang, hang_up, pieces, serving
 
@@ -205,3 +209,48 @@ class TestErrors:
             with pytest.raises(Unreachable):
                 await Prometheus(server.url, timeout_s=0.2).engine_series(40.0, AT_S)
             assert loop.time() - began_s < 1.5
+
+
+def dated(seconds: float | None) -> Answer:
+    """An answer whose sender's clock is so far from ours; None: it does not tell."""
+
+    async def give(_: web.Request) -> web.StreamResponse:
+        response = web.json_response(matrix(({}, [[AT_S, "1"]])))
+        if seconds is not None:
+            response.headers["Date"] = formatdate(time.time() + seconds, usegmt=True)
+        else:
+            response.headers["Date"] = "today"
+        return response
+
+    return give
+
+
+class TestClock:
+    @pytest.mark.failure(
+        "Prometheus",
+        "its clock, or ours, is ahead",
+        k="held",
+        replicas="held",
+        conditions=["MetricsAvailable False PrometheusClock"],
+        alerts=["OutriderMetricsMissing"],
+        ends="with the clocks, at the next pass",
+        guard="adapters/prometheus.py:Prometheus._same_time",
+    )
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [
+            pytest.param(3600.0, "s ahead of the operator's", id="its own is: the last minute would be an hour old"),
+            pytest.param(-40.0, "s behind the operator's", id="ours is"),
+        ],
+    )
+    async def test_a_store_that_lives_in_another_time_is_not_believed(
+        self, seconds: float, words: str, failure: Failure
+    ) -> None:
+        with pytest.raises(MetricsError, match=words) as caught:
+            await ask(dated(seconds))
+        assert caught.value.reason == failure.condition("MetricsAvailable")[1]
+
+    @pytest.mark.parametrize("seconds", [-20.0, 0.0, 20.0, None])
+    async def test_a_few_seconds_or_no_word_of_time_are_no_fault(self, seconds: float | None) -> None:
+        found, _ = await ask(dated(seconds))
+        assert list(found) == [("ml", "chat")]
