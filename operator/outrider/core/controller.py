@@ -22,6 +22,7 @@ from outrider.core.decision import Change, Hold, Proposal
 from outrider.core.guards import Facts
 from outrider.core.objective import Yield
 from outrider.core.observation import Observation
+from outrider.core.past import nothing_ahead
 from outrider.core.series import Missing
 from outrider.core.state import HISTORY, ControllerConfig, ControllerState, Probe
 from outrider.core.step_account import StepAccount, account
@@ -101,7 +102,7 @@ def control(
     ``window`` spans at least four scrapes and serves rates and latencies; ``increment`` spans the time since the last
     pass, so that every count is learnt once. In mode ``Observe`` everything is decided and nothing changes.
     """
-    state, bounds_change = _within_bounds(config, state, now_s)
+    state, bounds_change = _within_bounds(config, nothing_ahead(state, now_s), now_s)
     since_s = state.learned_until_s
     found = _account(config, state, increment)
     state = learning.follow_load(config, state, window, increment)

@@ -550,3 +550,24 @@ async def test_bounds_that_wait_while_the_service_is_paused_change_nothing() -> 
     await world.reconcile()
     await world.control.run()
     assert desired() == 3.0
+
+
+@pytest.mark.failure(
+    "Ourselves",
+    "its clock is set back",
+    k="decided again two periods later; leases are renewed",
+    ends="two control periods, however far it was set back",
+    guard="core/past.py:nothing_ahead",
+)
+@pytest.mark.parametrize("ahead_s", [60.0, 3600.0, 31_536_000.0], ids=["a minute", "an hour", "a year"])
+async def test_a_clock_that_was_ahead_costs_two_periods_and_not_all_that_it_was_ahead(ahead_s: float) -> None:
+    world = await serving()
+    await next_pass(world, after_s=ahead_s, rate=0.9)
+    assert schedule_of(world) == "2: 1-256:5"
+    world.restart()  # what was noted ahead of time is in the memory document
+    await world.settle()
+    world.clock.advance(-ahead_s)
+    for _ in range(2):
+        await next_pass(world, rate=0.5)
+    assert schedule_of(world) == "3: 1-256:3"
+    assert world.engines.calls(A)[-1] == 3

@@ -86,6 +86,13 @@ class TestDue:
         world.clock.advance(elapsed_s)
         assert due(world) == names
 
+    @pytest.mark.failure("Ourselves", "its clock is set back")
+    async def test_an_answer_from_the_future_stops_no_renewal(self) -> None:
+        world = await started()
+        await bring(world)
+        world.clock.advance(-2.0 * LEASE_S)
+        assert due(world) == ["chat-a", "chat-b", "chat-c"]
+
     async def test_a_new_generation_makes_everybody_due(self) -> None:
         world = await started()
         await bring(world)
