@@ -23,7 +23,7 @@ LEAST, MOST = 32 * 2**20, 512 * 2**20
 """Bytes. The longest query is that of latencies, some 40 KiB an engine: 800 engines fit into the one, 13,000 into the
 other."""
 SHARE = 16
-"""Three answers are read at once, and each takes about five times its length once it is parsed."""
+"""While an answer is parsed it takes about five times its length, beside what was read before it."""
 MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 PIECE = 64 * 1024
 

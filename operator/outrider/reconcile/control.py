@@ -49,7 +49,12 @@ class ControlPass:
         now_s = self._neighbours.clock()
         with telemetry.CONTROL_PASS_SECONDS.time():
             series = await self._fetch(now_s)
-            await asyncio.gather(*(self._one(service, series, now_s) for service in self._registry))
+            async with asyncio.TaskGroup() as group:
+                for service in self._registry:
+                    group.create_task(self._one(service, series, now_s))
+                    # Deciding is arithmetic: without a pause events, and with them changes of a spec, would wait for
+                    # the whole fleet's.
+                    await asyncio.sleep(0)
             self._sharing.run(now_s)
         telemetry.keep({service.key for service in self._registry})
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())

@@ -349,6 +349,24 @@ class TestIsolation:
         assert world.engines.engines[B].generation == 2
         assert any(record.levelno == logging.ERROR and record.service == "chat" for record in caplog.records)  # type: ignore[attr-defined]
 
+    async def test_events_are_heard_between_the_decisions_of_a_pass(self) -> None:
+        """A thousand decisions are seconds of arithmetic, and a changed spec must not wait for all of them."""
+        world = World()
+        names_ = [f"chat-{number}" for number in range(20)]
+        for name in names_:
+            world.add(EAGER, name)
+        await world.settle()
+        decided = [0]
+
+        def note() -> None:
+            decided.append(sum(world.service(name).outcome is not None for name in names_))
+            if decided[-1] < len(names_):
+                asyncio.get_running_loop().call_soon(note)
+
+        asyncio.get_running_loop().call_soon(note)
+        await world.control.run()
+        assert len(decided) > len(names_)
+
     async def test_a_deleted_service_leaves_no_metrics_of_ours_behind(self) -> None:
         world = World()
         world.add(name="gone")
