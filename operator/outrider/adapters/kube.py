@@ -12,7 +12,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config as kube_config
@@ -86,6 +87,7 @@ class Kube:
             kube_config.load_incluster_config(client_configuration=configuration)
         except kube_config.ConfigException:
             await kube_config.load_kube_config(client_configuration=configuration)
+        settle_proxy(configuration)
         return cls(ApiClient(configuration), timeout_s=timeout_s, may_write=may_write)
 
     async def close(self) -> None:
@@ -218,6 +220,18 @@ class Kube:
         if response.status >= 400:
             raise _error(method, path, response.status, data, response.getheader("Retry-After"))
         return data
+
+
+def settle_proxy(configuration: Configuration) -> None:
+    """Take from the environment which proxy leads to the API server, once.
+
+    Left to itself the client reads the proxies, and a netrc file that has no say here, anew for every call: a sixth of
+    the operator's time while a thousand services start.
+    """
+    server = urlsplit(configuration.host)
+    if configuration.proxy is None and not proxy_bypass(server.netloc):
+        configuration.proxy = getproxies().get(server.scheme)
+    configuration.client_session_kwargs = {"trust_env": False}
 
 
 def as_patch(manifest: Mapping[str, Any]) -> bytes:

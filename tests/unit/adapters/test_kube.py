@@ -14,7 +14,7 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
 from outrider import __version__
-from outrider.adapters.kube import REPLICAS_MANAGER, Kube, as_patch
+from outrider.adapters.kube import REPLICAS_MANAGER, Kube, as_patch, settle_proxy
 from outrider.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
 
 from .servers import Answer, Server, answer, hang, hang_up, serving
@@ -305,3 +305,35 @@ class TestOneThatIsNotTheActiveOneAnyMore:
     async def test_it_may_read(self) -> None:
         async with kube(answer(body=STORED), may_write=lambda: False) as (one, _):
             assert await one.get("apps/v1", "Deployment", "ml", "chat") == STORED
+
+
+class TestProxy:
+    @pytest.mark.parametrize(
+        ("environment", "proxy"),
+        [
+            pytest.param({}, None, id="none"),
+            pytest.param({"https_proxy": "http://127.0.0.9:3128"}, "http://127.0.0.9:3128", id="one"),
+            pytest.param({"http_proxy": "http://127.0.0.9:3128"}, None, id="of another scheme"),
+            pytest.param({"https_proxy": "http://127.0.0.9:3128", "no_proxy": "127.0.0.1"}, None, id="not for us"),
+        ],
+    )
+    def test_the_environment_is_asked_for_it_once_and_not_for_every_call(
+        self, environment: dict[str, str], proxy: str | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        configuration = Configuration()
+        configuration.host = "https://127.0.0.1:6443"
+        settle_proxy(configuration)
+        assert configuration.proxy == proxy
+        assert configuration.client_session_kwargs == {"trust_env": False}
+
+    async def test_a_proxy_that_a_kubeconfig_names_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("https_proxy", "http://127.0.0.9:3128")
+        configuration = Configuration()
+        configuration.host, configuration.proxy = "https://127.0.0.1:6443", "http://127.0.0.8:3128"
+        settle_proxy(configuration)
+        assert configuration.proxy == "http://127.0.0.8:3128"
