@@ -28,8 +28,9 @@ async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) ->
     if live is not None and service.applied.get(child) == (sent, shape(live)):
         return dict(live)
     if child not in service.applied:
-        meta = manifest["metadata"]
-        live = await neighbours.kube.get(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
+        if live is None:  # what is watched and ours was seen already, after a restart all of it
+            meta = manifest["metadata"]
+            live = await neighbours.kube.get(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"])
         if live is not None:
             _refuse_foreign(service, live, child)
     service.absent.discard(child)

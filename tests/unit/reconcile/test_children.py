@@ -78,6 +78,16 @@ class TestApply:
             await children.apply(world.service(), account(), world.neighbours)
         assert world.kube.applied() == [ACCOUNT, ACCOUNT]
         assert world.kube.live("ServiceAccount", "chat-engine")["metadata"]["resourceVersion"] == version
+        assert world.kube.reads.count(ACCOUNT) == 1, "what a watch has shown is not asked for"
+
+    async def test_one_of_our_label_that_a_watch_has_shown_is_not_taken_from_its_owner(self, world: World) -> None:
+        one = foreign("ServiceAccount", "chat-engine")
+        one["metadata"] |= {"labels": account()["metadata"]["labels"], "ownerReferences": [{"uid": "another"}]}
+        before = world.kube.put(one)
+        world.restart()
+        with pytest.raises(NotReady, match=r"ServiceAccount/chat-engine exists and belongs to someone else"):
+            await children.apply(world.service(), account(), world.neighbours)
+        assert world.kube.live("ServiceAccount", "chat-engine") == before
 
     @pytest.mark.parametrize(
         "owners",
