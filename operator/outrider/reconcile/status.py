@@ -7,7 +7,6 @@ every watcher of the object, ourselves included.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from outrider.api import API_VERSION, KIND
 from outrider.api.conditions import (
@@ -38,11 +37,10 @@ from outrider.reconcile import conditions, demands, events, measures, scaling_co
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
+from outrider.reconcile.steadiness import hard, steady
 
 SOFT_EVERY_S = 30.0
 """Between two writes that only follow a drift."""
-LENGTH_BAND, RATE_BAND = 0.05, 3
-"""Changes of acceptance length and of acceptance rate in percent that are not worth showing."""
 
 
 def build(
@@ -95,10 +93,10 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         stored = service.body.get("status")
         service.status = stored if isinstance(stored, dict) else None
     if service.status is not None:
-        document = _steady(service.status, document)
+        document = steady(service.status, document)
         if document == service.status:
             return
-        if _hard(document) == _hard(service.status) and now_s < service.status_written_s + SOFT_EVERY_S:
+        if hard(document) == hard(service.status) and now_s < service.status_written_s + SOFT_EVERY_S:
             return
     namespace, name = service.key
     manifest: Manifest = {
@@ -312,31 +310,3 @@ def _history(service: Service) -> list[Change]:
         )
         for change in (service.state.history if service.state else ())
     ]
-
-
-def _steady(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Keep shown numbers that moved less than their band."""
-    steady = {**new}
-    for part, field, band in (
-        ("tuning", "acceptanceLength", LENGTH_BAND),
-        ("tuning", "acceptanceRatePercent", RATE_BAND),
-    ):
-        before, after = old.get(part, {}).get(field), new.get(part, {}).get(field)
-        if before is not None and after is not None and abs(float(after) - float(before)) < band:
-            steady[part] = {**steady[part], field: before}
-    return steady
-
-
-def _hard(document: dict[str, Any]) -> dict[str, Any]:
-    """The part whose change is news: all but numbers and sentences that drift with the load."""
-    soft = {
-        "tuning": ("acceptanceLength", "acceptanceRatePercent", "reason", "speculativeTokens"),
-        "capacity": ("replicasForLoad", "reason", "limitedBy"),
-    }
-    hard = {**document}
-    for part, fields in soft.items():
-        hard[part] = {name: value for name, value in document.get(part, {}).items() if name not in fields}
-    hard["conditions"] = [
-        {name: value for name, value in one.items() if name != "message"} for one in document.get("conditions", [])
-    ]
-    return hard

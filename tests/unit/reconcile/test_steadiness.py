@@ -1,0 +1,47 @@
+"""Which changes of a status are shown: the dead bands of sentences; those of numbers are seen in `test_status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outrider.reconcile.steadiness import hard, steady
+
+SHOWN = "with 109 requests in flight the first token takes 2000 ms; K 3 may yield 3.1% more"
+
+
+def document(reason: str, **tuning: Any) -> dict[str, Any]:
+    return {"tuning": {"schedule": "1-256:3", **tuning}, "capacity": {"reason": reason}, "conditions": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        pytest.param(SHOWN, True, id="nothing new"),
+        pytest.param(SHOWN.replace("109", "117"), True, id="a number that wavers"),
+        pytest.param(SHOWN.replace("3.1%", "2.9%"), True, id="a share that wavers"),
+        pytest.param(SHOWN.replace("109", "150"), False, id="a number that moved"),
+        pytest.param(SHOWN.replace("K 3", "K 4"), False, id="a small whole number"),
+        pytest.param(SHOWN.replace("K 3", "K 10"), False, id="one that grows a digit"),
+        pytest.param(SHOWN.replace("may yield", "yields"), False, id="another sentence"),
+    ],
+)
+def test_a_sentence_is_kept_while_its_numbers_only_waver(said: str, kept: bool) -> None:
+    assert (steady(document(SHOWN), document(said))["capacity"]["reason"] == SHOWN) is kept
+
+
+def test_with_news_the_newest_sentence_is_shown() -> None:
+    said = SHOWN.replace("109", "110")
+    assert steady(document(SHOWN), document(said, schedule="1-256:2"))["capacity"]["reason"] == said
+
+
+def test_a_status_without_a_sentence_gets_one() -> None:
+    assert steady({"conditions": []}, document(SHOWN)) == document(SHOWN)
+
+
+def test_news_is_neither_a_sentence_nor_a_message() -> None:
+    condition = {"type": "Ready", "status": "True", "message": "2 engines"}
+    one = {**document(SHOWN), "conditions": [condition]}
+    assert hard(one) == hard({**document("other"), "conditions": [{**condition, "message": "3 engines"}]})
+    assert hard(one) != hard({**document(SHOWN), "conditions": [{**condition, "status": "False"}]})
