@@ -8,7 +8,7 @@ import yaml
 
 from tests.testbed.layout import LOCALHOST, Layout
 
-SERVICE_RANGE = "10.0.0.0/24"
+SERVICE_RANGE = "10.0.0.0/16"
 
 _WITHOUT_ENDPOINTS = (
     # Kubernetes refuses loopback addresses in EndpointSlices, and pods have no others here: these would only fill the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.testbed.cluster import Cluster
@@ -29,7 +29,12 @@ def install(cluster: Cluster) -> None:
     cluster.wait_for_definition("speculativeinferenceservices.serving.outrider.dev")
 
 
-def start(cluster: Cluster, settings: Mapping[str, str] | None = None, name: str = PROCESS) -> Process:
+def start(
+    cluster: Cluster,
+    settings: Mapping[str, str] | None = None,
+    name: str = PROCESS,
+    command: Sequence[str] = (str(Path(sys.executable).with_name("outrider")),),
+) -> Process:
     """Start the operator, or one of several; it logs to the cluster's folder, and ends with the cluster at the latest.
 
     It plays a pod of its name: one that is started again goes on with its own lease, as a container in its pod does.
@@ -48,7 +53,7 @@ def start(cluster: Cluster, settings: Mapping[str, str] | None = None, name: str
         # A label of the target takes the place of the metric's own, as with a PodMonitor.
         metrics = f"127.0.0.1:{cluster.port(f'{name}-metrics')}"
         cluster.add_scrape_target(name, metrics, {"namespace": NAMESPACE})
-    return cluster.start_process(name, [str(Path(sys.executable).with_name("outrider")), "run"], environment)
+    return cluster.start_process(name, [*command, "run"], environment)
 
 
 def stop(cluster: Cluster, name: str = PROCESS) -> int | None:
