@@ -129,6 +129,10 @@ bench-gpu: setup ## Write the page of the GPU benchmark from its rows, without a
 bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.capacity $(if $(QUICK),--quick)
 
+.PHONY: bench-scale
+bench-scale: setup ## Measure the operator with 100, 1,000 and 5,000 services on the local cluster; QUICK=1 for a short look
+	$(BIN)/python -m benchmarks.scale $(if $(QUICK),--quick)
+
 .PHONY: clean
 clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
 	rm -rf build dist site $(VENV) .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

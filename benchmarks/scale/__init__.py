@@ -1,0 +1,1 @@
+"""How far one operator carries: hundreds and thousands of services on the local cluster, their engines emulated."""
