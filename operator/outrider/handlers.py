@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from typing import Any, Protocol
 
 import kopf
@@ -21,6 +22,7 @@ from outrider.adapters.prometheus import Prometheus
 from outrider.adapters.prometheus_access import Access
 from outrider.api import GROUP, PLURAL, VERSION
 from outrider.reconcile.control import ControlPass, every
+from outrider.reconcile.lane import Lane
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.objects import ObjectsPass
 from outrider.reconcile.queue import WorkQueue
@@ -84,7 +86,7 @@ class Operator:
         neighbours = Neighbours(kube, store, engines, time.time, self.settings)
         objects = ObjectsPass(self.registry, neighbours, self._wake.set)
         self._queue = WorkQueue(objects.run)
-        control = ControlPass(self.registry, neighbours, self._queue.remind)
+        control = ControlPass(self.registry, replace(neighbours, kube=Lane(kube)), self._queue.remind)
 
         async def control_pass() -> None:
             await control.run()
