@@ -98,7 +98,7 @@ def owned(service: Service, live: Mapping[str, Any]) -> bool:
     return any(owner.get("uid") == uid for owner in live["metadata"].get("ownerReferences", []))
 
 
-def _refuse_foreign(service: Service, live: Manifest, child: str) -> None:
+def _refuse_foreign(service: Service, live: Mapping[str, Any], child: str) -> None:
     if not owned(service, live):
         message = f"{child} exists and belongs to someone else; delete or rename it, or rename the service"
         raise NotReady("NameTaken", message, 10.0)
