@@ -133,6 +133,10 @@ bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUI
 bench-scale: setup ## Measure the operator with 100, 1,000 and 5,000 services on the local cluster; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.scale $(if $(QUICK),--quick)
 
+.PHONY: bench-canary
+bench-canary: setup ## Measure how often the judgement of candidates errs; QUICK=1 for a short look
+	$(BIN)/python -m benchmarks.canary $(if $(QUICK),--quick)
+
 .PHONY: clean
 clean: ## Remove what builds and runs left here; the cluster tools stay in the user's cache folder
 	rm -rf build dist site $(VENV) .venv-docs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
