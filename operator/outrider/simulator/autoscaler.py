@@ -29,6 +29,8 @@ class Scaler(Protocol):
     """Requests that the trigger for those in flight answers with at the least, while there are any."""
     wanted: int | None
     """Replicas that the load asked for at the last turn, before any bound; None if that is not known."""
+    most: int | None
+    """The upper bound, patched in place by whoever shares GPUs out; None for one that has none."""
 
     def desired(self, now_s: float, totals: Totals, replicas: int) -> int:
         """Replicas wanted now, of which there are ``replicas``."""
@@ -89,6 +91,7 @@ class Planned:
     target: float | None = None
     held: int = 0
     wanted: int | None = None
+    most: int | None = None
 
     def desired(self, now_s: float, totals: Totals, replicas: int) -> int:  # noqa: ARG002
         """What the plan says."""
@@ -104,27 +107,36 @@ class Autoscaler:
     """Patched in place by a controller; the memory stays, as with the same HPA object."""
     held: int = field(default=0, init=False)
     wanted: int | None = field(default=None, init=False)
+    most: int | None = field(init=False)
+    """A number below the replicas that there are takes the others at once, as the HPA does."""
     _wishes: list[tuple[float, int]] = field(default_factory=list)
     _moves: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.target = self.config.target
+        self.target, self.most = self.config.target, self.config.max_replicas
 
     def desired(self, now_s: float, totals: Totals, replicas: int) -> int:
         """Replicas wanted now; without any metric they stay."""
         config = self.config
         wish = self._wish(totals, replicas)
+        if self.most is not None and replicas > self.most:
+            return self.most
         if wish is None:
             return replicas
         longest_s = max(config.scale_up_window_s, config.scale_down_window_s)
         self._wishes = [(at_s, count) for at_s, count in self._wishes if now_s - at_s < longest_s] + [(now_s, wish)]
         highest = max(count for at_s, count in self._wishes if now_s - at_s <= config.scale_down_window_s)
         lowest = min(count for at_s, count in self._wishes if now_s - at_s <= config.scale_up_window_s)
+        lowest, highest = self._bounded(lowest), self._bounded(highest)
         if replicas < lowest:
             return self._limited(now_s, lowest, replicas)
         if replicas > highest:
             return self._limited(now_s, highest, replicas)
         return replicas
+
+    def _bounded(self, wanted: int) -> int:
+        least = max(wanted, self.config.min_replicas)
+        return least if self.most is None else min(least, self.most)
 
     def _triggers(self) -> dict[Signal, float]:
         """The target of each; the first one's moves, and that for waiting requests with it."""
@@ -151,7 +163,7 @@ class Autoscaler:
         if not wishes or (missing and max(wishes) < replicas):
             return None
         self.wanted = max(wishes)
-        return min(max(self.wanted, config.min_replicas), config.max_replicas)
+        return self.wanted
 
     def _limited(self, now_s: float, wanted: int, replicas: int) -> int:
         """As far as the periods' limits let it go; moves up count against those up alone, and so down."""

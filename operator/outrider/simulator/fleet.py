@@ -6,8 +6,7 @@ looks, so that a replay costs what its steps cost. A fixed-K arm is a replay wit
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,7 +14,9 @@ from outrider.core.schedule import Schedule
 from outrider.core.series import Series
 from outrider.simulator import signals
 from outrider.simulator.autoscaler import AutoscalerConfig, Plan, Scaler
-from outrider.simulator.faults import Fault, Restart, metrics_out, moments_s, slowdown
+from outrider.simulator.back_off import BackOff
+from outrider.simulator.faults import Fault, Restart, metrics_out, slowdown
+from outrider.simulator.moments import ARRIVAL, CONTROL, FAULT, SCALE, SCRAPE, moments
 from outrider.simulator.noise import QUIET, Noise
 from outrider.simulator.profile import Profile
 from outrider.simulator.replica import Replica
@@ -78,12 +79,20 @@ class Fleet:
 
     config: FleetConfig
     controller: Controller | None = None
+    admit: Callable[[], bool] = lambda: True
+    """Whether one more pod may be made now, as by a quota of the namespace."""
     store: MetricsStore = field(init=False)
-    _replicas: list[Replica] = field(default_factory=list)
+    asked: int = field(init=False)
+    """Replicas that the autoscaler set; fewer exist while pods are refused."""
+    result: FleetResult | None = field(default=None, init=False)
+    """Of the replay, once it is over."""
+    pods: list[Replica] = field(default_factory=list, init=False)
+    """Those that hold GPUs: starting and draining ones too."""
+    scaler: Scaler | None = field(default=None, init=False)
+    """Who sets the number of replicas; None where it is fixed."""
     _records: list[RequestRecord] = field(default_factory=list)
     _timeline: list[FleetSample] = field(default_factory=list)
     _unrouted: list[Request] = field(default_factory=list)
-    _scaler: Scaler | None = field(default=None)
     _generation: int = 0
     _schedule: Schedule | None = None
     _created: int = 0
@@ -91,6 +100,7 @@ class Fleet:
     _replica_seconds: float = 0.0
     _tokens_of_gone: int = 0
     _num_arrived: int = 0
+    _refused: BackOff = field(default_factory=BackOff)
     _counted: list[tuple[float, int]] = field(default_factory=list)
     """What the gateway's counter of requests showed at each scrape of the last minutes."""
 
@@ -98,28 +108,39 @@ class Fleet:
         kept_s = max(self.config.window_s, signals.RATE_S) + self.config.scrape_s
         self.store = MetricsStore(retention_s=kept_s)
         if self.config.autoscaler is not None:
-            self._scaler = self.config.autoscaler.scaler()
-        for _ in range(self.config.replicas):
+            self.scaler = self.config.autoscaler.scaler()
+        self.asked = self.config.replicas
+        for _ in range(self.asked):
             self._add_replica(0.0, ready_s=0.0)
 
     def run(self, requests: Iterable[Request], duration_s: float) -> FleetResult:
         """Replay requests that arrive within ``duration_s``; then let the rest finish."""
+        for _ in self.steps(requests, duration_s):
+            pass
+        assert self.result is not None
+        return self.result
+
+    def steps(self, requests: Iterable[Request], duration_s: float) -> Iterator[tuple[float, int]]:
+        """The same, moment by moment, for fleets that step together: each is given, with its rank among those of the
+        same time, before anything happens in it."""
         tokens = 0
         replica_seconds: float | None = None
-        for now_s, what, request in self._moments(requests, duration_s):
+        end_s = duration_s + self.config.tail_s
+        for now_s, what, request in moments(requests, duration_s, self.config.faults, self._periods_s, end_s):
+            yield now_s, what
             if now_s >= duration_s and replica_seconds is None:
                 tokens, replica_seconds = self._tokens(duration_s), self._held(duration_s)
             self._attend(now_s)
-            if what == _ARRIVAL:
+            if what == ARRIVAL:
                 assert request is not None
                 self._num_arrived += 1
                 self._unrouted.append(request)
                 self._route(now_s)
-            elif what == _SCRAPE:
+            elif what == SCRAPE:
                 self._scrape(now_s)
-            elif what == _SCALE:
+            elif what == SCALE:
                 self._scale(now_s)
-            elif what == _FAULT:
+            elif what == FAULT:
                 self._disturb(now_s)
             else:
                 self._control(now_s)
@@ -127,23 +148,20 @@ class Fleet:
                 break
         if replica_seconds is None:
             tokens, replica_seconds = self._tokens(duration_s), self._held(duration_s)
-        return FleetResult(duration_s, self._records, self._num_arrived, tokens, replica_seconds, self._timeline)
+        self.result = FleetResult(duration_s, self._records, self._num_arrived, tokens, replica_seconds, self._timeline)
 
-    def _moments(self, requests: Iterable[Request], duration_s: float) -> Iterator[tuple[float, int, Request | None]]:
-        config, end_s = self.config, duration_s + self.config.tail_s
-        periods = [_every(_SCRAPE, config.scrape_s, end_s), _every(_CONTROL, config.control_s, end_s)]
-        if config.autoscaler is not None:
-            periods.append(_every(_SCALE, config.autoscaler.sync_s, end_s))
-        arrivals = ((request.arrival_s, _ARRIVAL, request) for request in requests if request.arrival_s < duration_s)
-        faults = ((moment_s, _FAULT, None) for moment_s in moments_s(config.faults))
-        return heapq.merge(arrivals, faults, *periods, key=lambda moment: moment[:2])
+    @property
+    def _periods_s(self) -> dict[int, float]:
+        config, scaler = self.config, self.config.autoscaler
+        periods_s = {SCRAPE: config.scrape_s, CONTROL: config.control_s}
+        return periods_s if scaler is None else periods_s | {SCALE: scaler.sync_s}
 
     # Pods.
 
     def _attend(self, now_s: float) -> None:
         """Pods that have become ready take the present schedule; pods that have drained go."""
         became_ready = False
-        for replica in list(self._replicas):
+        for replica in list(self.pods):
             if replica.starting and now_s >= replica.ready_s:
                 replica.starting, became_ready = False, True
                 self._deliver(replica, replica.ready_s)
@@ -155,10 +173,23 @@ class Fleet:
                 self._remove(replica, now_s)
         if became_ready and self._unrouted:
             self._route(now_s)
+        if self._refused.due(now_s):
+            self._fill(now_s)
+
+    def _fill(self, now_s: float) -> None:
+        """Make the pods that are missing, as far as they are admitted."""
+        missing = self.asked - sum(replica.leaves_s is None for replica in self.pods)
+        while missing > 0 and self.admit():
+            self._add_replica(now_s, now_s + self.config.pod_start_s)
+            missing -= 1
+        if missing > 0:
+            self._refused.failed(now_s)
+        else:
+            self._refused.end()
 
     def _add_replica(self, now_s: float, ready_s: float) -> None:
         number, self._created = self._created, self._created + 1
-        self._replicas.append(self._boot(number, number, now_s, ready_s))
+        self.pods.append(self._boot(number, number, now_s, ready_s))
 
     def _boot(self, number: int, draws: int, now_s: float, ready_s: float) -> Replica:
         """A pod whose engine starts now; ``draws`` tells its random numbers from those of other engines."""
@@ -173,7 +204,7 @@ class Fleet:
 
     def _disturb(self, now_s: float) -> None:
         """Faults begin and end, and processes that must restart do."""
-        for index, replica in enumerate(self._replicas):
+        for index, replica in enumerate(self.pods):
             replica.engine.advance(now_s)
             replica.engine.slow_down(slowdown(self.config.faults, replica.number, now_s))
             if Restart(replica.number, now_s) in self.config.faults and replica.serving:
@@ -181,30 +212,31 @@ class Fleet:
                 self._tokens_of_gone += replica.engine.counters.generation_tokens
                 self._restarts += 1
                 again = self._boot(replica.number, RESTARTED + self._restarts, now_s, now_s + self.config.pod_start_s)
-                self._replicas[index] = replace(again, created_s=replica.created_s)
+                self.pods[index] = replace(again, created_s=replica.created_s)
 
     def _remove(self, replica: Replica, now_s: float) -> None:
-        self._replicas.remove(replica)
+        self.pods.remove(replica)
         self._replica_seconds += now_s - replica.created_s
         self._tokens_of_gone += replica.engine.counters.generation_tokens
 
     def _scale(self, now_s: float) -> None:
         """The autoscaler's turn: the newest pods go first, those that are not ready before all others."""
-        assert self._scaler is not None
-        staying = [replica for replica in self._replicas if replica.leaves_s is None]
-        pods = [replica.uid for replica in self._replicas]
+        assert self.scaler is not None
+        staying = [replica for replica in self.pods if replica.leaves_s is None]
+        pods = [replica.uid for replica in self.pods]
         totals = signals.totals(self.store, pods, self._counted, now_s, 4 * self.config.scrape_s)
-        wanted = self._scaler.desired(now_s, totals, len(staying))
-        for _ in range(wanted - len(staying)):
-            self._add_replica(now_s, now_s + self.config.pod_start_s)
+        asked, self.asked = self.asked, self.scaler.desired(now_s, totals, self.asked)
+        if self.asked != asked:
+            self._refused.end()  # another number is tried at once
+            self._fill(now_s)
         going = sorted(staying, key=lambda replica: (not replica.starting, -replica.created_s, replica.name))
-        for replica in going[: max(0, len(staying) - wanted)]:
+        for replica in going[: max(0, len(staying) - self.asked)]:
             replica.leaves_s = now_s + self.config.drain_s
 
     # Requests and metrics.
 
     def _ready(self) -> list[Replica]:
-        return [replica for replica in self._replicas if replica.serving]
+        return [replica for replica in self.pods if replica.serving]
 
     def _route(self, now_s: float) -> None:
         """Every request to the ready replica with the fewest in flight; without one it waits at the router."""
@@ -219,7 +251,7 @@ class Fleet:
 
     def _scrape(self, now_s: float) -> None:
         out = metrics_out(self.config.faults, now_s)
-        for replica in self._replicas:
+        for replica in self.pods:
             if not replica.starting:
                 replica.engine.advance(now_s)
                 replica.admin.expire(now_s)
@@ -232,15 +264,17 @@ class Fleet:
         self._timeline.append(
             FleetSample(
                 time_s=now_s,
-                replicas=sum(replica.leaves_s is None for replica in self._replicas),
+                replicas=sum(replica.leaves_s is None for replica in self.pods),
                 ready=len(ready),
-                running=sum(replica.engine.num_running for replica in self._replicas),
-                waiting=sum(replica.engine.num_waiting for replica in self._replicas) + len(self._unrouted),
+                running=sum(replica.engine.num_running for replica in self.pods),
+                waiting=sum(replica.engine.num_waiting for replica in self.pods) + len(self._unrouted),
                 num_speculative_tokens=sum(k) / len(k) if k else 0.0,
                 schedule=str(ready[0].engine.schedule) if ready else "",
-                in_flight_target=None if self._scaler is None else self._scaler.target,
-                wanted=None if self._scaler is None else self._scaler.wanted,
+                in_flight_target=None if self.scaler is None else self.scaler.target,
+                wanted=None if self.scaler is None else self.scaler.wanted,
                 replica_seconds=self._held(now_s),
+                asked=self.asked,
+                pods=len(self.pods),
             )
         )
 
@@ -255,10 +289,10 @@ class Fleet:
         commands = self.controller.control(now_s, series, len(ready))
         if commands.schedule is not None and commands.schedule != self._schedule:
             self._generation, self._schedule = self._generation + 1, commands.schedule
-        if commands.in_flight_target is not None and self._scaler is not None:
-            self._scaler.target = float(commands.in_flight_target)
-        if commands.held_requests is not None and self._scaler is not None:
-            self._scaler.held = commands.held_requests
+        if commands.in_flight_target is not None and self.scaler is not None:
+            self.scaler.target = float(commands.in_flight_target)
+        if commands.held_requests is not None and self.scaler is not None:
+            self.scaler.held = commands.held_requests
         for replica in self._ready():
             self._deliver(replica, now_s)
 
@@ -275,25 +309,14 @@ class Fleet:
     # Sums.
 
     def _busy(self, now_s: float) -> bool:
-        for replica in self._replicas:
+        for replica in self.pods:
             replica.engine.advance(now_s)
-        return bool(self._unrouted) or any(replica.in_flight for replica in self._replicas)
+        return bool(self._unrouted) or any(replica.in_flight for replica in self.pods)
 
     def _tokens(self, now_s: float) -> int:
-        for replica in self._replicas:
+        for replica in self.pods:
             replica.engine.advance(now_s)
-        return self._tokens_of_gone + sum(replica.engine.counters.generation_tokens for replica in self._replicas)
+        return self._tokens_of_gone + sum(replica.engine.counters.generation_tokens for replica in self.pods)
 
     def _held(self, now_s: float) -> float:
-        return self._replica_seconds + sum(now_s - replica.created_s for replica in self._replicas)
-
-
-# What happens first at one moment: the scrape sees the arrivals before it, control and scaling see the scrape.
-_FAULT, _ARRIVAL, _SCRAPE, _CONTROL, _SCALE = range(5)
-
-
-def _every(what: int, period_s: float, until_s: float) -> Iterator[tuple[float, int, None]]:
-    count = 1
-    while count * period_s <= until_s:
-        yield count * period_s, what, None
-        count += 1
+        return self._replica_seconds + sum(now_s - replica.created_s for replica in self.pods)

@@ -14,7 +14,7 @@ class FleetSample:
 
     time_s: float
     replicas: int
-    """Wanted by the autoscaler, starting ones included, draining ones not."""
+    """Starting ones included, draining ones not."""
     ready: int
     running: int
     waiting: int
@@ -27,6 +27,10 @@ class FleetSample:
     """Replicas that the load asked the autoscaler for, before any bound; None without one."""
     replica_seconds: float = 0.0
     """Time that pods have held their GPUs so far, starting and draining included."""
+    asked: int = 0
+    """Set by the autoscaler; more than ``replicas`` while pods are refused."""
+    pods: int = 0
+    """Holding GPUs, draining ones too."""
 
 
 @dataclass(frozen=True, slots=True)

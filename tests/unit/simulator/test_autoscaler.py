@@ -115,3 +115,18 @@ def test_held_requests_keep_replicas_while_there_are_any(total: float | None, re
     scaler = autoscaler(scale_down_pods=10)
     scaler.held = 21
     assert scaler.desired(0.0, {"in-flight": total}, replicas) == desired
+
+
+def test_a_bound_that_is_patched_below_what_runs_takes_the_others_at_once() -> None:
+    scaler = autoscaler(scale_down_window_s=300)
+    assert scaler.desired(0, {"in-flight": 60}, 6) == 6
+    scaler.most = 3
+    assert scaler.desired(15, {"in-flight": 60}, 6) == 3
+    assert scaler.wanted == 6
+
+
+def test_a_bound_that_is_patched_up_is_used_at_the_next_look() -> None:
+    scaler = autoscaler(max_replicas=2)
+    assert scaler.desired(0, {"in-flight": 60}, 2) == 2
+    scaler.most = 5
+    assert scaler.desired(15, {"in-flight": 60}, 2) == 5

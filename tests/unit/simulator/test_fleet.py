@@ -151,6 +151,17 @@ def test_a_pod_that_must_go_finishes_what_it_has() -> None:
     assert result.replica_seconds < 3 * 240
 
 
+def test_a_pod_that_is_refused_is_tried_again_and_asked_for_meanwhile() -> None:
+    load = constant_rate(8, DURATION_S, prompt_tokens=500, output_tokens=400)
+    fleet = Fleet(config(replicas=1, autoscaler=AutoscalerConfig(target=4, max_replicas=3), pod_start_s=5.0))
+    attempts = iter([False] * 4)
+    fleet.admit = lambda: next(attempts, True)
+    result = fleet.run(load, DURATION_S)
+    before = [one for one in result.timeline if 15.0 < one.time_s < 55.0]
+    assert {(one.asked, one.replicas, one.pods) for one in before} == {(3, 1, 1)}, "refused at 15, 20, 25 and 35 s"
+    assert {(one.asked, one.replicas) for one in result.timeline if one.time_s > 55.0} == {(3, 3)}
+
+
 def test_a_drain_that_takes_too_long_aborts_the_rest() -> None:
     scaler = AutoscalerConfig(target=1000, max_replicas=2, scale_down_window_s=0)
     load = constant_rate(4, 10, prompt_tokens=500, output_tokens=20_000)
