@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from outrider.cli.exits import FAILED, INTERRUPTED
+from outrider.cli.exits import INTERRUPTED
 from outrider.cli.output import Output, OutputOption, emit
+from outrider.cli.simulate_inputs import DEFAULT_RATE_FACTOR, DEFAULT_TRACE, Options, experiments, known, refused
 from outrider.simulator.trace_names import TRACES
 
 if TYPE_CHECKING:
@@ -27,17 +30,33 @@ HELP = """Replay a service's load in virtual time under several policies, and sa
 Engines are simulated from step times measured on an H100; the resource is read, checked and steered by the operator's
 own code. Without a MANIFEST it is the least resource that makes a service. The same options give the same result.
 
+Several services, one MANIFEST each, share a --gpu-quota as under the operator. A value of --trace, --rate-factor,
+--acceptance or --shift with a service's name before it, as in chat:4, holds for that service instead.
+
 For example: outrider simulate --duration 20m --shift 10m:0.4 --policy all --html result.html"""
 
 
 def simulate(
     manifest: Annotated[
-        Path | None, typer.Argument(metavar="MANIFEST", help="File with one SpeculativeInferenceService.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="MANIFEST", help="File with one SpeculativeInferenceService; several of them with --gpu-quota."
+        ),
     ] = None,
     trace: Annotated[
-        str, typer.Option(help=f"Trace by name, or a file in the form of one: {', '.join(TRACES)}.")
-    ] = "azure-conversation",
-    rate_factor: Annotated[float, typer.Option(help="How many times denser than recorded requests arrive.")] = 2.5,
+        list[str] | None,
+        typer.Option(
+            metavar="[SERVICE:]TRACE",
+            help=f"Trace by name, or a file in the form of one: {', '.join(TRACES)}. (default: {DEFAULT_TRACE})",
+        ),
+    ] = None,
+    rate_factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SERVICE:]NUMBER",
+            help=f"How many times denser than recorded requests arrive. (default: {DEFAULT_RATE_FACTOR})",
+        ),
+    ] = None,
     duration: Annotated[str, typer.Option(help="Virtual time, such as 90s, 15m or 1h.")] = "10m",
     policy: Annotated[
         list[str] | None,
@@ -51,7 +70,7 @@ def simulate(
     acceptance: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[CLASS=]CURVE[@PERCENT]",
+            metavar="[SERVICE:][CLASS=]CURVE[@PERCENT]",
             help="How well drafts fit: a kind of text (chat, code, summarise), one probability for each draft token"
             " (0.8), or the shares by position (0.8,0.6,0.5). Repeat it with percents for several classes of requests."
             " (default: the measured curve)",
@@ -60,7 +79,8 @@ def simulate(
     shift: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TIME:[CLASS=]CURVE", help="From TIME on, requests have another acceptance; may be repeated."
+            metavar="[SERVICE:]TIME:[CLASS=]CURVE",
+            help="From TIME on, requests have another acceptance; may be repeated.",
         ),
     ] = None,
     replicas: Annotated[int, typer.Option(help="Engines, all along.", min=1)] = 1,
@@ -80,121 +100,123 @@ def simulate(
     gpus: Annotated[
         int | None, typer.Option(help="GPUs that there are for this service; engines beyond them do not start.", min=1)
     ] = None,
+    gpu_quota: Annotated[
+        int | None,
+        typer.Option(
+            help="GPUs that the services have together, by a ResourceQuota of their namespace; autoscalers set the"
+            " replicas.",
+            min=1,
+        ),
+    ] = None,
+    priority: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVICE:NUMBER",
+            help="With --gpu-quota: of a service's pods, as their PriorityClass has it; may be repeated. (default: 0)",
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
     html: Annotated[Path | None, typer.Option(help="Also write a page with plots to this file.")] = None,
     jobs: Annotated[int, typer.Option(help="Policies replayed at a time.", min=1)] = DEFAULT_JOBS,
 ) -> None:
     """Run the command; `HELP` is what the command line says of it."""
-    # Here and not above: numpy, scipy and pydantic would slow every other command down.
-    from outrider.errors import InvalidSpec
-    from outrider.replay import page, report, runner, table
-
-    try:
-        scaled = autoscale or any(one is not None for one in (cold_start, max_replicas, gpus))
-        experiment = _experiment(
-            manifest, trace, rate_factor, duration, acceptance or [], shift or [], seed, None if scaled else replicas
-        )
-        experiment = _surroundings(experiment, cold_start, max_replicas, gpus)
-        policies = _policies(experiment, policy or [])
-        _writable(html)
-    except InvalidSpec as error:
-        raise _refused(f"{manifest}: {error.reason}: {error.message}") from error
+    scaled = autoscale or any(one is not None for one in (cold_start, max_replicas, gpus, gpu_quota))
+    options = Options(
+        manifest or [], trace or [], rate_factor or [], duration, acceptance or [], shift or [], seed,
+        None if scaled else replicas, cold_start, max_replicas, gpus,
+    )  # fmt: skip
+    _agree(options, gpu_quota, priority or [], policy or [])
+    services = experiments(options)
+    _writable(html)
     began_s = time.monotonic()
     try:
-        with _progress(policies, experiment.load.duration_s) as progress:
-            done = runner.run_all(experiment, policies, min(jobs, os.cpu_count() or 1), progress)
+        if gpu_quota is not None:
+            done = _shared(services, gpu_quota, priority or [])
+        else:
+            (experiment,) = services.values()
+            done = _compared(experiment, _policies(experiment, policy or []), jobs)
     except KeyboardInterrupt:
         typer.echo("outrider: stopped before the end; nothing was written", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    document = report.document(experiment, done)
     if html is not None:
-        html.write_text(page.render(document, _command()), encoding="utf-8")
-    emit(document, output, lambda: table.show(document))
-    typer.echo(f"replayed {len(done)} policies in {time.monotonic() - began_s:.1f} s" + _written(html), err=True)
+        html.write_text(done.page(_command()), encoding="utf-8")
+    emit(done.document, output, done.show)
+    typer.echo(f"replayed {done.what} in {time.monotonic() - began_s:.1f} s" + _written(html), err=True)
 
 
-def _experiment(
-    manifest: Path | None,
-    trace: str,
-    rate_factor: float,
-    duration: str,
-    acceptance: list[str],
-    shifts: Sequence[str],
-    seed: int,
-    replicas: int | None,
-) -> Experiment:
-    """Everything but the policies; a bad value ends the command with its option's name."""
-    from outrider.replay import notation
-    from outrider.replay.experiment import DEFAULT_ACCEPTANCE, Experiment
-    from outrider.replay.load import Load
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A result and its forms."""
 
-    document = _document(manifest)
-    if not 0 < rate_factor < float("inf"):
-        raise _refused(f"--rate-factor {rate_factor:g}: must be above 0; 1 is the rate that was recorded")
-    with _option("--duration"):
-        duration_s = notation.duration_s(duration)
-        if duration_s < SHORTEST_S:
-            raise ValueError(f"{duration!r} is too short to decide anything; give at least {SHORTEST_S:.0f}s")
-    with _option("--acceptance"):
-        classes = notation.acceptance_classes(acceptance) if acceptance else DEFAULT_ACCEPTANCE
-    with _option("--shift"):
-        moved = tuple(sorted((notation.shift(one, classes) for one in shifts), key=lambda one: one.at_s))
-        if moved and moved[-1].at_s >= duration_s:
-            raise ValueError(f"{moved[-1].at_s:g} s is after the end; shift earlier, or give a longer --duration")
-    load = Load(trace, rate_factor, duration_s, classes, moved, seed)
-    with _option("--trace"):
-        _ = load.recorded  # read here, so that a fault is told as this option's
-    experiment = Experiment(document, load, replicas)
-    if experiment.render().settings.speculation is None:
-        raise _refused(
-            f"MANIFEST {manifest}: its engines run without a drafter (spec.speculation.tuning.mode Off), which leaves"
-            " nothing to compare; set the mode to Adaptive"
-        )
-    return experiment
+    what: str
+    """What was replayed, in two words."""
+    document: dict[str, Any]
+    show: Callable[[], None]
+    page: Callable[[str], str]
+    """By the command that made it."""
 
 
-def _surroundings(
-    experiment: Experiment, cold_start: str | None, max_replicas: int | None, gpus: int | None
-) -> Experiment:
-    """The same with bounds and a cold start of the command line."""
-    from dataclasses import replace
+def _compared(experiment: Experiment, policies: Sequence[str], jobs: int) -> _Done:
+    """One service under several policies."""
+    # Here and not above: numpy, scipy and pydantic would slow every other command down.
+    from outrider.replay import page, report, runner, table
 
-    from outrider.replay import notation
-
-    if cold_start is not None:
-        with _option("--cold-start"):
-            experiment = replace(experiment, cold_start_s=notation.duration_s(cold_start))
-    experiment = replace(experiment, max_replicas=max_replicas, gpus=gpus)
-    if experiment.replicas is None:
-        try:
-            experiment.bounds(experiment.render())
-        except ValueError as error:
-            raise _refused(str(error)) from error
-    return experiment
+    with _progress(policies, f"{len(policies)} policies", experiment.load.duration_s) as progress:
+        done = runner.run_all(experiment, policies, min(jobs, os.cpu_count() or 1), progress)
+    document = report.document(experiment, done)
+    return _Done(
+        f"{len(done)} policies", document, lambda: table.show(document), lambda command: page.render(document, command)
+    )
 
 
-SHORTEST_S = 60.0
-"""Four control periods."""
+def _shared(services: dict[str, Experiment], gpus: int, priority: Sequence[str]) -> _Done:
+    """Several services under one quota."""
+    from outrider.replay.quota import page, report, run, table
+    from outrider.replay.quota.experiment import QuotaExperiment, check, under_quota
 
-
-def _document(manifest: Path | None) -> dict[str, Any]:
-    """The resource as it stands in its file."""
-    import yaml
-
-    from outrider.replay.virtual import SAMPLE, read_manifest
-
+    experiment = QuotaExperiment(
+        {name: under_quota(one) for name, one in services.items()}, gpus, _priorities(priority, list(services))
+    )
     try:
-        document = read_manifest(manifest or SAMPLE)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _refused(f"MANIFEST {manifest}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise _refused(f"MANIFEST {manifest}: not one YAML document: {error}") from error
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if kind != "SpeculativeInferenceService":
-        raise _refused(f"MANIFEST {manifest}: holds {kind or 'no object'}; give a SpeculativeInferenceService")
-    if not isinstance(document.get("metadata"), dict) or "name" not in document["metadata"]:
-        raise _refused(f"MANIFEST {manifest}: has no metadata.name; the operator would never see such a resource")
-    return document
+        check(experiment)
+    except ValueError as error:
+        raise refused(str(error)) from error
+    what = f"{len(services)} services" if len(services) > 1 else "1 service"
+    with _progress([what], what, experiment.duration_s) as progress:
+        done = run.run(experiment, lambda share: progress(what, share))
+    document = report.document(experiment, done)
+    return _Done(what, document, lambda: table.show(document), lambda command: page.render(document, command))
+
+
+def _agree(options: Options, gpu_quota: int | None, priority: Sequence[str], policy: Sequence[str]) -> None:
+    """Whether the options go together."""
+    if gpu_quota is None:
+        if len(options.manifests) > 1:
+            raise refused(
+                f"MANIFEST {options.manifests[1]}: several services are replayed under a quota that they share; give"
+                " --gpu-quota, or one MANIFEST"
+            )
+        if priority:
+            raise refused(f"--priority {priority[0]}: decides between services that share a quota; give --gpu-quota")
+        return
+    if options.gpus is not None:
+        raise refused(f"--gpus {options.gpus}: is for a service alone; leave it out beside --gpu-quota")
+    if any(one != "outrider" for one in policy):
+        raise refused(
+            f"--policy {policy[0]}: services that share a quota are steered by outrider; leave it out, or replay each"
+            " alone with --gpus"
+        )
+
+
+def _priorities(texts: Sequence[str], services: Sequence[str]) -> dict[str, int]:
+    """The priorities by service."""
+    found = {}
+    for text in texts:
+        service, _, number = text.rpartition(":")
+        if not re.fullmatch(r"-?\d{1,10}", number):
+            raise refused(f"--priority {text}: write SERVICE:NUMBER, for example {services[0]}:1000")
+        found[known("--priority", service, services)] = int(number)
+    return found
 
 
 def _policies(experiment: Experiment, wanted: Sequence[str]) -> list[str]:
@@ -208,7 +230,7 @@ def _policies(experiment: Experiment, wanted: Sequence[str]) -> list[str]:
         return list(allowed)
     unknown = [name for name in wanted if name not in allowed]
     if unknown:
-        raise _refused(f"--policy {unknown[0]}: this resource can have {', '.join(allowed)}, or all")
+        raise refused(f"--policy {unknown[0]}: this resource can have {', '.join(allowed)}, or all")
     return list(dict.fromkeys(wanted))
 
 
@@ -217,14 +239,14 @@ def _writable(html: Path | None) -> None:
     if html is None:
         return
     if html.is_dir() or not html.absolute().parent.is_dir():
-        raise _refused(f"--html {html}: is a folder, or lies in one that does not exist; make it, or choose another")
+        raise refused(f"--html {html}: is a folder, or lies in one that does not exist; make it, or choose another")
     if not os.access(html if html.exists() else html.absolute().parent, os.W_OK):
-        raise _refused(f"--html {html}: may not be written; choose another place")
+        raise refused(f"--html {html}: may not be written; choose another place")
 
 
 @contextmanager
-def _progress(policies: Sequence[str], duration_s: float) -> Iterator[Progress]:
-    """Bars on standard error, one a policy, where it is a terminal."""
+def _progress(names: Sequence[str], what: str, duration_s: float) -> Iterator[Progress]:
+    """Bars on standard error, one a name, where it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -234,23 +256,9 @@ def _progress(policies: Sequence[str], duration_s: float) -> Iterator[Progress]:
         return
     columns = (TextColumn("{task.description:22}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
-        tasks = {name: bars.add_task(name, total=1.0) for name in policies}
-        console.print(f"{len(policies)} policies over {duration_s / 60:g} minutes of virtual time")
+        tasks = {name: bars.add_task(name, total=1.0) for name in names}
+        console.print(f"{what} over {duration_s / 60:g} minutes of virtual time")
         yield lambda name, share: bars.update(tasks[name], completed=share)
-
-
-@contextmanager
-def _option(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise _refused(f"{name}: {error}") from error
-
-
-def _refused(sentence: str) -> typer.Exit:
-    """Say on standard error what is wrong; what is returned ends the command."""
-    typer.echo(f"outrider: {sentence}", err=True)
-    return typer.Exit(FAILED)
 
 
 def _command() -> str:

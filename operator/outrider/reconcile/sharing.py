@@ -9,7 +9,7 @@ keeps the one that it had.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from outrider.core import demand
@@ -62,7 +62,7 @@ class Sharing:
         known = self._registry.shared.get(key)
         before = known.shares if known is not None else _remembered(services)
         changed_s = known.changed_s if known is not None else now_s - TARGET_DWELL_S
-        claims = [_claim(service, weight) for service, weight in _weighted(services)]
+        claims = claims_of(services)
         after = shared(before, claims, quota.gpus, now_s, settle_s=self._settle_s)
         after = _carried_out(before, after, claims, services, changed_s, now_s)
         if before is None or after.most != before.most:
@@ -128,7 +128,12 @@ def _remembered(services: Iterable[Service]) -> Shares | None:
     )
 
 
-def _weighted(services: Iterable[Service]) -> list[tuple[Service, float]]:
+def claims_of(services: Sequence[Service]) -> list[Claim]:
+    """What the services of one quota ask for."""
+    return [_claim(service, weight) for service, weight in _weighted(services)]
+
+
+def _weighted(services: Sequence[Service]) -> list[tuple[Service, float]]:
     """Each priority of the services' pods counts twice the one below it: a first place, and no right to starve."""
     priorities = {service.key: max((pod.priority for pod in service.pods.values()), default=0) for service in services}
     ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}

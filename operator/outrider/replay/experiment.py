@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,9 +88,18 @@ class Run:
 
 def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
     """Replay the load under one policy of `policies.POLICIES`."""
-    rendered, profile, load = experiment.render(), load_profile(), experiment.load
+    rendered, load = experiment.render(), experiment.load
+    fleet = built(experiment, rendered, policy)
+    most = None if fleet.scaler is None else fleet.scaler.most
+    fleet.run(told(experiment, rendered, tell), load.duration_s)
+    tell(1.0)
+    return done(fleet, policy, most)
+
+
+def built(experiment: Experiment, rendered: Rendered, policy: str) -> Fleet:
+    """The fleet of a policy, which has done nothing yet."""
+    profile, load = load_profile(), experiment.load
     arm = policies.arm(policy, rendered, profile, load.acceptance_at, window_s=WINDOW_S)
-    max_model_len = rendered.settings.max_model_len
     autoscaler = None
     if experiment.replicas is None:
         if isinstance(arm.controller, VirtualOperator):
@@ -99,11 +108,13 @@ def run(experiment: Experiment, policy: str, tell: Tell) -> Run:
             target = hand_set_target(rendered, arm.settings, profile, load)
         least, most = experiment.bounds(rendered)
         autoscaler = replace(autoscaler_config(rendered, target), min_replicas=least, max_replicas=most)
-    fleet = Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
-    requests = _told(load.requests(max_model_len), load.duration_s, tell)
-    result = fleet.run(requests, load.duration_s)
-    tell(1.0)
-    return Run(policy, result, _decisions(arm.controller), None if autoscaler is None else autoscaler.max_replicas)
+    return Fleet(_fleet(experiment, rendered, arm, profile, autoscaler), arm.controller)
+
+
+def done(fleet: Fleet, policy: str, most: int | None) -> Run:
+    """What came of a fleet whose replay is over; ``most`` is the autoscaler's bound."""
+    assert fleet.result is not None
+    return Run(policy, fleet.result, _decisions(fleet.controller), most)
 
 
 def _fleet(
@@ -145,14 +156,14 @@ def autoscaler_config(rendered: Rendered, target: float) -> AutoscalerConfig:
     )
 
 
-def _told(requests: Iterable[Request], duration_s: float, tell: Tell) -> Iterator[Request]:
-    """The same requests; each hundredth of the time is told."""
-    told = 0
-    for request in requests:
-        done = int(100 * request.arrival_s / duration_s)
-        if done > told:
-            told = done
-            tell(done / 100)
+def told(experiment: Experiment, rendered: Rendered, tell: Tell) -> Iterator[Request]:
+    """The load's requests; each hundredth of the time is told."""
+    load, last = experiment.load, 0
+    for request in load.requests(rendered.settings.max_model_len):
+        hundredth = int(100 * request.arrival_s / load.duration_s)
+        if hundredth > last:
+            last = hundredth
+            tell(hundredth / 100)
         yield request
 
 

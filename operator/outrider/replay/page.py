@@ -42,7 +42,7 @@ def render(document: Document, command: str) -> str:
         _losses(document),
         *_decisions(document),
         "<h2>What was replayed</h2>",
-        _inputs(document),
+        replayed(document["inputs"]),
         f"<p>Made by</p><pre>{escape(command)}</pre>",
     ]
     return whole(_title(document), body, document)
@@ -91,14 +91,18 @@ def _totals(document: Document) -> str:
 
 
 def _legend(document: Document) -> str:
+    return legend("Policies shown", [(one["name"], one["description"], one["name"]) for one in document["policies"]])
+
+
+def legend(label: str, lines: Iterable[tuple[str, str, str]]) -> str:
+    """Buttons that switch lines off and on, by name, description and style."""
     buttons = "".join(
-        f'<button type="button" aria-pressed="true" data-name="{escape(one["name"])}"'
-        f' title="{escape(one["description"])}">'
-        f'<svg viewBox="0 0 26 8" aria-hidden="true"><path class="line {escape(one["name"])}" d="M1 4H25"/></svg>'
-        f"{escape(one['name'])}</button>"
-        for one in document["policies"]
+        f'<button type="button" aria-pressed="true" data-name="{escape(name)}" title="{escape(description)}">'
+        f'<svg viewBox="0 0 26 8" aria-hidden="true"><path class="line {escape(style)}" d="M1 4H25"/></svg>'
+        f"{escape(name)}</button>"
+        for name, description, style in lines
     )
-    return f'<div class="legend" role="group" aria-label="Policies shown">{buttons}</div>'
+    return f'<div class="legend" role="group" aria-label="{label}">{buttons}</div>'
 
 
 def _panels(document: Document) -> list[Panel | Strips]:
@@ -119,10 +123,10 @@ def _panels(document: Document) -> list[Panel | Strips]:
         panel("batch", "Batch: requests running in an engine", "requests"),
         panel(
             "tpot_p95_s", "Time per output token, 95th percentile", "ms", factor=1e3, log=True, height=244,
-            bound=_bound(tpot_s),
+            bound=mark_of(tpot_s),
         ),
-        panel("tpot_p50_s", "Time per output token, median", "ms", factor=1e3, log=True, bound=_bound(tpot_s)),
-        panel("ttft_p95_s", "Time to first token, 95th percentile", "ms", factor=1e3, log=True, bound=_bound(ttft_s)),
+        panel("tpot_p50_s", "Time per output token, median", "ms", factor=1e3, log=True, bound=mark_of(tpot_s)),
+        panel("ttft_p95_s", "Time to first token, 95th percentile", "ms", factor=1e3, log=True, bound=mark_of(ttft_s)),
         Panel(
             goodput.key, goodput.title + "; dotted: asked for", goodput.unit, [asked, *goodput.lines], edges,
             marks=marks, height=244,
@@ -161,7 +165,8 @@ def _behind(document: Document) -> list[Line]:
     ]
 
 
-def _bound(objective_s: float | None) -> tuple[float, str] | None:
+def mark_of(objective_s: float | None) -> tuple[float, str] | None:
+    """The mark of an objective in a plot of milliseconds."""
     return None if objective_s is None else (1e3 * objective_s, f"objective {1e3 * objective_s:g} ms")
 
 
@@ -178,20 +183,26 @@ def _decisions(document: Document) -> Iterable[str]:
             yield f"<h2>What {escape(policy['name'])} decided</h2>"
             if document["inputs"]["replicas"]["fixed"] is not None:
                 yield "<p class=soft>Replicas were fixed in this replay: a target had no autoscaler to go to.</p>"
-            rows = [
-                (
-                    clock(one["at_s"]),
-                    escape(one["kind"]),
-                    escape(f"{one['before']} → {one['after']}"),
-                    escape(one["reason"]),
-                )
-                for one in policy["decisions"]
-            ]
-            yield table(("n:time", "what", "change", "reason"), rows)
+            yield decided(policy["decisions"])
 
 
-def _inputs(document: Document) -> str:
-    inputs, noise = document["inputs"], document["inputs"]["noise"]
+def decided(decisions: Iterable[Document]) -> str:
+    """A table of what a controller decided."""
+    rows = [
+        (
+            clock(one["at_s"]),
+            escape(one["kind"]),
+            escape(f"{one['before']} → {one['after']}"),
+            escape(one["reason"]),
+        )
+        for one in decisions
+    ]
+    return table(("n:time", "what", "change", "reason"), rows)
+
+
+def replayed(inputs: Document) -> str:
+    """A table of what went into the replay of a service."""
+    noise = inputs["noise"]
     classes = "; ".join(
         f"{one['class']} {100 * one['share']:g} %: {_curve(one['curve'])}" for one in inputs["acceptance"]
     )

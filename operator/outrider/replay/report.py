@@ -44,9 +44,9 @@ def document(experiment: Experiment, policies: Sequence[Mapping[str, Any]]) -> d
     return {
         "schema": SCHEMA,
         "outrider": __version__,
-        "inputs": _inputs(experiment),
+        "inputs": inputs(experiment),
         "edges_s": edges_s,
-        "load": _load(experiment, edges_s),
+        "load": load_by_interval(experiment, edges_s),
         "policies": described,
         "losses": losses.losses(policies, edges_s),
         "notes": _notes(experiment, policies),
@@ -76,7 +76,8 @@ def _notes(experiment: Experiment, policies: Sequence[Mapping[str, Any]]) -> lis
     return notes
 
 
-def _inputs(experiment: Experiment) -> dict[str, Any]:
+def inputs(experiment: Experiment) -> dict[str, Any]:
+    """Everything that decides the result of one service but the policy."""
     rendered, load = experiment.render(), experiment.load
     resolved, metadata = rendered.resolved, experiment.manifest["metadata"]
     return {
@@ -108,7 +109,7 @@ def _replicas(experiment: Experiment, rendered: Rendered) -> dict[str, Any]:
     return {"fixed": None, "min": least, "max": most, **common}
 
 
-def _load(experiment: Experiment, edges_s: Sequence[float]) -> dict[str, list[float]]:
+def load_by_interval(experiment: Experiment, edges_s: Sequence[float]) -> dict[str, list[float]]:
     """What is asked for by interval: requests and output tokens a second, and how well drafts fit."""
     max_model_len = experiment.render().settings.max_model_len
     requests = list(experiment.load.requests(max_model_len))

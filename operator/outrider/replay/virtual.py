@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 
 from outrider.api.defaults import SCALE_DOWN_STABILIZATION_S, Resolved, resolve
-from outrider.api.resource import parse
+from outrider.api.resource import SpeculativeInferenceService, parse
 from outrider.core.controller import Outcome, control
 from outrider.core.decision import Change
-from outrider.core.observation import observe_since
+from outrider.core.observation import Observation, observe_since
 from outrider.core.schedule import constant
-from outrider.core.series import Series
+from outrider.core.series import Missing, Series
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.core.target import least_requests
 from outrider.engine.admission import admit
@@ -39,6 +39,7 @@ SAMPLE = Path(str(files(__package__) / "data" / "service.yaml"))
 class Rendered:
     """A resource as the operator understands it."""
 
+    resource: SpeculativeInferenceService
     resolved: Resolved
     config: ControllerConfig
     settings: EngineSettings
@@ -74,6 +75,7 @@ def render(
     environment = {one["name"]: one["value"] for one in container.env if "value" in one}
     config = controller_config(resolved, container, period_s=period_s, cold_start_s=cold_start_s)
     return Rendered(
+        resource,
         resolved,
         config,
         command_line.parse(container.args, environment),
@@ -96,14 +98,15 @@ class VirtualOperator:
         self.state: ControllerState = initial_state(config)
         self.outcome: Outcome | None = None
         self.changes: list[Change] = []
+        self.window: Observation | Missing = Missing("NotStarted", "no pass was made yet")
 
     def control(self, now_s: float, series: Sequence[Series], replicas: int) -> Commands:
         """One pass."""
         since_s = now_s - self.window_s
         learned_s = self.state.learned_until_s
         moments_s = (since_s, since_s if learned_s is None else max(learned_s, since_s))
-        window, increment = observe_since(series, moments_s, now_s)
-        self.outcome = control(self.config, self.state, window, increment, now_s)
+        self.window, increment = observe_since(series, moments_s, now_s)
+        self.outcome = control(self.config, self.state, self.window, increment, now_s)
         self.state = self.outcome.state
         self.changes += self.outcome.changes
         held = least_requests(self.state.target, present=replicas, least=self.outcome.least_replicas)

@@ -1,5 +1,5 @@
 "use strict";
-// Reads the document that the page carries: a legend that shows and hides policies, and values under the pointer.
+// Reads the document that the page carries: a legend that shows and hides policies or services, and values under the pointer.
 (() => {
   const result = JSON.parse(document.getElementById("result").textContent);
   const edges = result.edges_s;
@@ -43,7 +43,7 @@
       cursor.setAttribute("transform", `translate(${x} 0)`);
       cursor.setAttribute("visibility", "visible");
     }
-    const rows = result.policies.filter((policy) => key in policy.timeline).map((policy) => {
+    const rows = (result.policies ?? result.services).filter((policy) => key in policy.timeline).map((policy) => {
       const value = policy.timeline[key]?.[at];
       const text = value == null ? "–" : (value * factor).toLocaleString("en", { maximumSignificantDigits: 4 });
       return `${policy.name}: ${text}`;
