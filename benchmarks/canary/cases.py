@@ -57,11 +57,12 @@ WAYS: Mapping[str, Way] = {**PUBLISHED, **OTHERS}
 
 
 def cases(published: int, others: int) -> list[Case]:
-    """Every way with either question and every true difference, so many comparisons of each."""
+    """Every way with either question and every true difference, so many comparisons of each; none of what gets 0."""
     return [
         Case(name, way.arrangement, Plan(question, max_boots=way.max_boots), effect, fleets, way.known_boots)
         for ways, fleets in ((PUBLISHED, published), (OTHERS, others))
         for name, way in ways.items()
         for question in QUESTIONS
         for effect in EFFECTS
+        if fleets
     ]

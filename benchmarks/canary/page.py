@@ -78,7 +78,7 @@ def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any])
         "",
         "## Arrangements",
         "",
-        *(f"- `{name}`: {way.words}." for name, way in WAYS.items()),
+        *(f"- `{name}`: {way.words}." for name, way in WAYS.items() if table.of(name)),
         "",
         "## All cases, percent of comparisons",
         "",
