@@ -16,6 +16,7 @@ _NOT_FOUND = re.compile(r"repository.?not.?found|valid model identifier|\b404 cl
 _NO_ACCESS = re.compile(r"\b40[13] client error|\b(?:unauthorized|forbidden) for url", re.I)
 # vLLM takes a folder that is not there for a repository with an odd name.
 _NO_FOLDER = re.compile(r"repo id must be in the form .*?'(/[^']*)'", re.I)
+_FULL_DISK = "its disk is full: free space on the node, or give the weights a claim in spec.storage.modelCache"
 _ENGINE = (
     (
         re.compile(r"unrecognized arguments|no such option|invalid choice", re.I),
@@ -35,10 +36,7 @@ _ENGINE = (
         "the model does not fit the GPU's memory: lower spec.model.maxLength or spec.engine.maxNumSeqs, or raise"
         " spec.resources.gpus",
     ),
-    (
-        re.compile(r"no space left on device", re.I),
-        "its disk is full: free space on the node, or give the weights a claim in spec.storage.modelCache",
-    ),
+    (re.compile(r"no space left on device", re.I), _FULL_DISK),
 )
 
 
@@ -57,6 +55,13 @@ def for_last_words(words: str, spec: Spec | None) -> str:
     if _NO_ACCESS.search(words):
         return _token(spec)
     return next((remedy for pattern, remedy in _ENGINE if pattern.search(words)), "")
+
+
+def for_eviction(words: str) -> str:
+    """What mends that a kubelet ended a pod; empty if its words tell of nothing of ours."""
+    if 'EmptyDir volume "model-cache" exceeds' in words:
+        return "its weights do not fit their cache: raise spec.storage.modelCache.sizeLimit"
+    return _FULL_DISK if re.search(r"ephemeral-storage|ephemeral local storage|DiskPressure", words) else ""
 
 
 def _places(spec: Spec | None) -> list[str]:

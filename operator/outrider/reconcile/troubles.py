@@ -94,7 +94,9 @@ def _of_pod(
     pod: EnginePod, spec: Spec | None, resolved: Resolved, drains: Sequence[str], now_s: float
 ) -> Trouble | None:
     if pod.failed:
-        return Trouble("PodFailed", f"pod {pod.name} ended for good ({pod.failed}); another one takes its place")
+        remedy = remedies.for_eviction(pod.failed)
+        message = f"pod {pod.name} ended for good ({pod.failed}); another one takes its place"
+        return Trouble("PodFailed", message + (f", and {remedy}" if remedy else ""))
     if pod.unscheduled:
         return _unscheduled(pod, spec, resolved, drains, now_s)
     if pod.waiting_reason in _IMAGE:

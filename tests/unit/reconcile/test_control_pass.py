@@ -19,6 +19,7 @@ from outrider.core.series import Missing, Series
 from outrider.errors import EngineUnreachable, Malformed, Unreachable
 from outrider.reconcile import demands, events
 from outrider.reconcile.control import SAVE_EVERY_S, every
+from tests.failures import Failure
 
 from .builders import EAGER, KEY, World, busy_series, pod, settings, unavailable
 from .fakes import NOW_S
@@ -115,6 +116,32 @@ class TestMetrics:
         await next_pass(world)
         await world.reconcile()
         assert world.condition("MetricsAvailable") == ("True", "Fresh", "engine metrics arrive")
+
+    @pytest.mark.failure(
+        "Prometheus",
+        "flapping: gone in every other pass",
+        k="held while it is gone, decided while it is there; it changes no oftener than without",
+        conditions=["MetricsAvailable False PrometheusUnreachable"],
+        status="comes and goes with it",
+        ends="with the first answer that is followed by another",
+        guard="reconcile/control.py:ControlPass._fetch",
+    )
+    async def test_a_store_that_comes_and_goes_moves_no_more_than_a_steady_one(self, failure: Failure) -> None:
+        steady, flapping = await serving(), await serving()
+        for number in range(12):
+            rate = 0.9 if number < 6 else 0.5
+            await next_pass(steady, rate=rate)
+            flapping.metrics.error = GONE if number % 2 else None
+            before = schedule_of(flapping)
+            await next_pass(flapping, rate=rate)
+            await flapping.reconcile()
+            if flapping.metrics.error is None:
+                assert flapping.condition("MetricsAvailable") == ("True", "Fresh", "engine metrics arrive")
+            else:
+                assert (flapping.condition("MetricsAvailable") or ())[:2] == failure.condition("MetricsAvailable")
+                assert schedule_of(flapping) == before
+        assert schedule_of(flapping) == schedule_of(steady)
+        assert flapping.engines.engines == steady.engines.engines
 
     @pytest.mark.failure(
         "Prometheus",

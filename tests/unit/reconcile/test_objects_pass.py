@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from outrider.errors import EngineUnreachable, KubeError, Unavailable
 from outrider.reconcile.queue import FIRST_DELAY_S
+from tests.failures import Failure
 
 from .builders import EAGER, FIXED_REPLICAS, KEY, World, body, forbidden, pod, settings, unavailable
 
@@ -367,6 +368,47 @@ class TestFaults:
 
     @pytest.mark.failure(
         "API server",
+        "500",
+        conditions=["Ready Unknown APIServerUnavailable"],
+        alerts=["OutriderServiceNotReady"],
+        ends="by the back-off",
+        guard="reconcile/conditions.py:ready",
+    )
+    async def test_an_api_server_that_fails_by_itself_makes_readiness_unknown(
+        self, world: World, failure: Failure
+    ) -> None:
+        def broken() -> Unavailable:
+            return Unavailable("APIServerUnavailable", "etcdserver: request timed out", 500)
+
+        world.kube.fail(broken, "apply", "Deployment/chat")
+        assert await world.reconcile() == FIRST_DELAY_S
+        assert world.condition("Ready") == (*failure.condition("Ready"), "etcdserver: request timed out")
+        world.kube.heal()
+        assert await world.reconcile() is None
+
+    @pytest.mark.failure(
+        "API server",
+        "409: somebody else wrote at the same moment",
+        replicas="the other's number stands",
+        conditions=["Ready False Conflict"],
+        ends="a second later",
+        guard="reconcile/replicas.py:hold",
+    )
+    async def test_a_number_that_was_written_meanwhile_is_not_overwritten(self, failure: Failure) -> None:
+        world = World()
+        world.add({"spec.autoscaling": {"minReplicas": 2, "maxReplicas": 20}})
+        changed = {"spec": {"replicas": 7}}
+        world.kube.meanwhile(
+            "apply", "Deployment/chat", lambda: world.kube.edit("Deployment", "chat", changed, manager=None)
+        )
+        assert await world.reconcile() == FIRST_DELAY_S
+        assert (world.condition("Ready") or ())[:2] == failure.condition("Ready")
+        assert world.kube.replicas() == 7
+        await world.settle()
+        assert world.kube.replicas() == 7
+
+    @pytest.mark.failure(
+        "API server",
         "422",
         conditions=["Ready False ApplyRefused"],
         status="in its words",
@@ -385,6 +427,41 @@ class TestFaults:
             "ApplyRefused",
             "Deployment is invalid: spec.template: Invalid value",
         )
+
+    @pytest.mark.failure(
+        "The cluster and its people",
+        "a node's disk is full",
+        replicas="another pod takes the place of one that was evicted",
+        conditions=["EngineReady False PodFailed"],
+        status="in the kubelet's words, with the field that mends it",
+        alerts=["OutriderServiceNotReady"],
+        ends="with the next pod",
+        guard="reconcile/remedies.py:for_eviction",
+    )
+    @pytest.mark.parametrize(
+        ("words", "field"),
+        [
+            pytest.param(
+                "The node was low on resource: ephemeral-storage. Container engine was using 41Gi, request is 0.",
+                "give the weights a claim in spec.storage.modelCache",
+                id="the node's",
+            ),
+            pytest.param(
+                'Usage of EmptyDir volume "model-cache" exceeds the limit "40Gi".',
+                "raise spec.storage.modelCache.sizeLimit",
+                id="the cache's own bound",
+            ),
+        ],
+    )
+    async def test_a_pod_that_was_evicted_from_a_full_disk_is_told_with_the_field(
+        self, world: World, words: str, field: str, failure: Failure
+    ) -> None:
+        world.see(pod(ready=False, address=None, phase="Failed", reason="Evicted", message=words))
+        await world.reconcile()
+        *found, message = world.condition("EngineReady") or ()
+        assert tuple(found) == failure.condition("EngineReady")
+        assert words in message
+        assert message.endswith(field)
 
     async def test_a_status_that_cannot_be_written_is_tried_again(self, world: World) -> None:
         world.kube.fail(unavailable, "apply", STATUS, times=1)
