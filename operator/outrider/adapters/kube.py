@@ -41,6 +41,8 @@ UNKNOWN_FIELD = "failed to create typed patch object"
 """With this, and as its own fault, the API server answers an apply with a field that the kind does not have."""
 GOING = "custom resource definition is terminating"
 """With this, and as forbidden, the API server refuses an object of a kind that is about to be no more."""
+ENDING = "because it is being terminated"
+"""With this, and as forbidden, the API server refuses whatever is to be made in a namespace that is being deleted."""
 
 _PLURALS = {
     ("v1", "ConfigMap"): "configmaps",
@@ -277,6 +279,8 @@ def _error(method: str, path: str, status: int, data: bytes, retry_after: str | 
     sentence = f"{method} {path}: {message}"
     if status == 403 and GOING in message:
         return NotFound("NotFound", sentence, 404)
+    if status == 403 and ENDING in message:
+        return KubeError("NamespaceTerminating", sentence, status)
     if status in (401, 403):
         return Forbidden("Forbidden", sentence, status)
     if status == 404:

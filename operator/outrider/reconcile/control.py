@@ -94,6 +94,8 @@ class ControlPass:
         assert service.config is not None
         assert service.state is not None
         window, increment = self._observe(service, series, now_s)
+        if not isinstance(window, Missing):
+            delivery.check(service, window, self._neighbours)
         outcome = control(service.config, service.state, window, increment, now_s)
         service.outcome, service.state = outcome, outcome.state
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)

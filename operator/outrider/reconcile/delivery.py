@@ -15,6 +15,8 @@ from functools import reduce
 
 from outrider import telemetry
 from outrider.adapters.engine import Acknowledgement
+from outrider.core.obedience import disobedient
+from outrider.core.observation import Observation
 from outrider.core.state import ControllerState
 from outrider.errors import (
     EngineError,
@@ -56,6 +58,24 @@ def due(service: Service, now_s: float, lease_s: int) -> list[EnginePod]:
         if pod.address and not settled:
             pods.append(pod)
     return pods
+
+
+def check(service: Service, window: Observation, neighbours: Neighbours) -> None:
+    """Take back what engines acknowledged and do not run, and ask them again at the pace of renewals."""
+    assert service.state is not None
+    generation, now_s = service.state.generation, neighbours.clock()
+    pods = {pod.name: pod for pod in service.ready_pods if pod.uid in service.acknowledged}
+    told = {name: service.acknowledged[pod.uid] for name, pod in pods.items()}
+    for name, why in disobedient(window, told, generation, service.state.schedule).items():
+        pod = pods[name]
+        telemetry.DELIVERY_FAILURES.labels("Disobedient").inc()
+        del service.acknowledged[pod.uid]
+        service.declined[pod.uid] = (generation, now_s)
+        service.refusals[pod.uid] = (
+            f"engine {pod.address} acknowledged schedule {generation}, and {why}: restart pod {name}; if it does so"
+            " again, report its versions of vLLM and of the runtime plugin"
+        )
+        logger.warning("schedule not followed: %s", service.refusals[pod.uid], extra=_keys(service, pod, "Disobedient"))
 
 
 async def bring_up_to_date(service: Service, neighbours: Neighbours) -> None:
@@ -138,6 +158,8 @@ def _refused(
             service.declined[pod.uid] = (state.generation, neighbours.clock())
     if isinstance(error, KeyRefused):
         service.admin_key = None  # the next objects pass reads it again
-    namespace, name = service.key
-    extra = {"namespace": namespace, "service": name, "pod": pod.name, "reason": error.reason}
-    logger.warning("schedule not taken: %s", said, extra=extra)
+    logger.warning("schedule not taken: %s", said, extra=_keys(service, pod, error.reason))
+
+
+def _keys(service: Service, pod: EnginePod, reason: str) -> dict[str, str]:
+    return {"namespace": service.key[0], "service": service.key[1], "pod": pod.name, "reason": reason}

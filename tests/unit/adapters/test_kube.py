@@ -221,6 +221,15 @@ class TestErrors:
         assert (caught.value.status, caught.value.reason) == (status, reason)
         assert caught.value.message == "PATCH /apis/apps/v1/namespaces/ml/deployments/chat: told so"
 
+    async def test_a_namespace_that_ends_is_no_missing_right(self) -> None:
+        said = (
+            'services "chat" is forbidden: unable to create new content in namespace ml because it is being terminated'
+        )
+        async with kube(refusal(403, said)) as (one, _):
+            with pytest.raises(KubeError) as caught:
+                await one.apply(DEPLOYMENT)
+        assert (type(caught.value), caught.value.reason) == (KubeError, "NamespaceTerminating")
+
     async def test_a_field_that_the_kind_does_not_have_is_no_fault_of_the_api_server(self) -> None:
         said = "failed to create typed patch object (ml/chat; apps/v1): .spec.x: field not declared in schema"
         async with kube(refusal(500, said)) as (one, _):

@@ -616,3 +616,38 @@ async def test_a_clock_that_was_ahead_costs_two_periods_and_not_all_that_it_was_
         await next_pass(world, rate=0.5)
     assert schedule_of(world) == "3: 1-256:3"
     assert world.engines.calls(A)[-1] == 3
+
+
+@pytest.mark.failure(
+    "Engines",
+    "acknowledges a schedule and goes on as before",
+    k="the others follow; it is asked at the next generation or renewal",
+    conditions=["ScheduleApplied False EngineRefused"],
+    status="with what its metrics say instead",
+    alerts=["OutriderScheduleNotApplied"],
+    ends="at the renewal, a third of the lease later, or with the next generation",
+    guard="reconcile/delivery.py:check",
+)
+async def test_an_engine_that_agrees_and_goes_on_as_before_is_found_out(failure: Failure) -> None:
+    world = await serving(pods=2)
+    await world.control.run()
+    for _ in range(4):
+        world.clock.advance(15.0)
+        world.measure(rate=0.7)
+        world.metrics.series[KEY] += [holds("chat-a", 1, world.clock()), holds("chat-b", 2, world.clock())]
+        await world.control.run()
+    await world.reconcile()
+    *found, message = world.condition("ScheduleApplied") or ()
+    assert tuple(found) == failure.condition("ScheduleApplied")
+    assert message.startswith(
+        "1 of 2 engines acknowledged schedule 2; engine 10.0.0.1 acknowledged schedule 2, and its"
+    )
+    assert world.engines.calls(A) == [1, 2], "it is not asked in every pass"
+    await next_pass(world, rate=0.5)
+    assert world.engines.calls(A) == [1, 2, 3]
+
+
+def holds(pod: str, generation: int, at_s: float) -> Series:
+    """The generation that the metrics of an engine tell."""
+    samples = tuple((at_s - 5.0 * step, float(generation)) for step in range(12, -1, -1))
+    return Series(names.SCHEDULE_GENERATION[0], {"pod": pod, "engine": "0"}, samples)

@@ -428,6 +428,21 @@ class TestFaults:
             "Deployment is invalid: spec.template: Invalid value",
         )
 
+    @pytest.mark.failure("The cluster and its people", "the namespace is deleted")
+    async def test_a_service_in_a_namespace_that_ends_is_told_so_and_then_forgotten(self, world: World) -> None:
+        def ending() -> KubeError:
+            return KubeError("NamespaceTerminating", "namespace ml is being terminated", 403)
+
+        await world.settle()
+        world.kube.take_away("Deployment", "chat")
+        world.kube.fail(ending, "apply", "Deployment/chat")
+        assert await world.reconcile() == FIRST_DELAY_S
+        assert (world.condition("Ready") or ())[:2] == ("False", "NamespaceTerminating")
+        world.kube.edit("SpeculativeInferenceService", "chat", {"metadata": {"deletionTimestamp": "now"}})
+        world.forget_writes()
+        assert await world.reconcile() is None
+        assert world.kube.writes == []
+
     @pytest.mark.failure(
         "The cluster and its people",
         "a node's disk is full",
