@@ -52,6 +52,8 @@ class Failure:
     """``folder/module.py:function`` without which the test fails."""
     shown_by: tuple[str, ...] = ()
     """Tests, by file and name."""
+    alerted: bool = False
+    """Its test asks a real Prometheus for the alerts while the fault lasts."""
 
     @property
     def told(self) -> bool:
@@ -71,7 +73,7 @@ class Failure:
         """The row, in the order of `HEAD`."""
         code = [" ".join(_code(word, index != 1) for index, word in enumerate(one.split())) for one in self.conditions]
         status = "; ".join([*code, *filter(None, [self.status])])
-        alerts = ", ".join(_code(one) for one in self.alerts)
+        alerts = ", ".join(_code(one) for one in self.alerts) + (", seen" if self.alerted else "")
         tests = ", ".join(_code(one) for one in self.shown_by)
         cells = [self.what, self.k, self.replicas, status, alerts, self.ends, _code(self.guard), tests]
         return [cell or "–" for cell in cells]
@@ -116,7 +118,8 @@ def _marked(path: Path, where: str) -> Iterator[Failure]:
                 raise ValueError(f"{where}: {name} is no test that pytest collects")
             facts = {one.arg: ast.literal_eval(one.value) for one in mark.keywords if one.arg is not None}
             one = Failure(*map(ast.literal_eval, mark.args), **facts)
-            yield replace(one, shown_by=(f"{where}::{name}",))
+            asks = any(isinstance(part, ast.Name) and part.id == "alerted" for part in ast.walk(node))
+            yield replace(one, shown_by=(f"{where}::{name}",), alerted=asks)
 
 
 def _functions(

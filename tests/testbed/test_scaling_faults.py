@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.failures import Failure
 from tests.testbed import kstatus
+from tests.testbed.alerting import alerted, quiet
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.gateway import Gateway
@@ -100,7 +102,9 @@ def chat(scene: Scene, request: pytest.FixtureRequest) -> Iterator[ServiceView]:
     ends="with the first answer",
     guard="manifests/scaled_object.py:_trigger",
 )
-def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(scene: Scene, chat: ServiceView) -> None:
+def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(
+    scene: Scene, chat: ServiceView, failure: Failure
+) -> None:
     store = scene.store
     scale_to(chat, 6)
     wait(chat, "MetricsAvailable", "True")
@@ -110,6 +114,7 @@ def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(scene: Scene, c
             store.empty = True
             wait(chat, "MetricsAvailable", "False", "NoSeries")
             wait(chat, "AutoscalingReady", "False", "Fallback")
+            alerted(chat, failure.alerts)
             time.sleep(GONE_BY_NOW_S)
             store.close()
             wait(chat, "MetricsAvailable", "False", "PrometheusUnreachable")
@@ -122,6 +127,7 @@ def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(scene: Scene, c
                 store.open()
         wait(chat, "MetricsAvailable", "True")
         wait(chat, "AutoscalingReady", "True", "Scaling")
+        quiet(chat, failure.alerts)
         assert min(numbers.seen) == 6
 
 
@@ -154,7 +160,9 @@ def test_c20_a_new_service_starts_though_prometheus_knows_nothing(scene: Scene, 
     ends="when it may",
     guard="reconcile/scaling_path.py:autoscaling_ready",
 )
-def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: ServiceView) -> None:
+def test_an_hpa_that_may_not_write_is_told_in_its_own_words(
+    scene: Scene, chat: ServiceView, sleepy: ServiceView, failure: Failure
+) -> None:
     scale(chat, between(1, 4, triggers=[demand(2)]))
     serve(chat, 2)
     wait(chat, "AutoscalingReady", "True", "Scaling")
@@ -163,6 +171,7 @@ def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: 
         scale(chat, between(1, 4, triggers=[demand(3)]))
         wait(chat, "AutoscalingReady", "False", "HPAUnable")
         assert "replicas are frozen" in message(chat, "AutoscalingReady")
+        alerted(chat, failure.alerts, sleepy)
         assert replicas(chat) == 2
     serve(chat, 3)
     wait(chat, "AutoscalingReady", "True", "Scaling")
@@ -178,7 +187,9 @@ def test_an_hpa_that_may_not_write_is_told_in_its_own_words(scene: Scene, chat: 
     ends="with its return; a target that moved is taken up",
     guard="reconcile/scaling_path.py:autoscaling_ready",
 )
-def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(scene: Scene, chat: ServiceView) -> None:
+def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(
+    scene: Scene, chat: ServiceView, failure: Failure
+) -> None:
     """A target that moves meanwhile is taken up then."""
     cluster = scene.cluster
     asking = trigger("load", 'sum(gateway_requests{service="busy"})')
@@ -195,6 +206,7 @@ def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(s
             scale(chat, changed)
             wait(chat, "AutoscalingReady", "False", "HPAInactive", timeout_s=240)
             assert "KEDA's operator" in message(chat, "AutoscalingReady")
+            alerted(chat, failure.alerts)
             time.sleep(GONE_BY_NOW_S)
             assert set(numbers.seen) == {3}
             assert "60" not in hpa_targets(chat)
