@@ -6,12 +6,15 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from outrider import __version__
 from outrider.adapters.kube import REPLICAS_MANAGER, Kube, as_patch, settle_proxy
@@ -346,3 +349,31 @@ class TestProxy:
         configuration.host, configuration.proxy = "https://127.0.0.1:6443", "http://127.0.0.8:3128"
         settle_proxy(configuration)
         assert configuration.proxy == "http://127.0.0.8:3128"
+
+
+@pytest.mark.failure(
+    "API server",
+    "our token is rotated",
+    ends="within the minute in which the old one is still good",
+    guard="adapters/kube.py:Kube._answer",
+)
+async def test_a_token_that_the_kubelet_renews_is_read_again(tmp_path: Path) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("old")
+    authority.write_text("none: the server here speaks plain HTTP")
+    async with serving(answer(body=STORED)) as server:
+        place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+        loader = InClusterConfigLoader(token, authority, environ=place)
+        loader._load_config()
+        loader.host, loader.ssl_ca_cert = server.url, None
+        configuration = Configuration()
+        loader._set_config(configuration)
+        one = Kube(ApiClient(configuration))
+        try:
+            await one.get("apps/v1", "Deployment", "ml", "chat")
+            token.write_text("new")
+            loader.token_expires_at = datetime.now()  # a minute later
+            await one.get("apps/v1", "Deployment", "ml", "chat")
+        finally:
+            await one.close()
+    assert [asked.headers["Authorization"] for asked in server.asked] == ["bearer old", "bearer new"]

@@ -17,6 +17,7 @@ from outrider.errors import (
 from outrider.manifests import secret
 from outrider.reconcile import delivery
 from outrider.reconcile.registry import Service
+from tests.failures import Failure
 from tests.unit.api.bodies import resource
 
 from .builders import ENGINE_UID, World, pod, unavailable
@@ -267,6 +268,38 @@ class TestAnswers:
         await bring(world)
         assert world.engines.calls(A) == [1, 1]
         assert world.service().refusals == {}
+
+
+class TestRollout:
+    @pytest.mark.failure(
+        "Engines",
+        "two generations during a rollout",
+        k="all are brought to the present one; none goes back",
+        conditions=["ScheduleApplied True Acknowledged"],
+        ends="as each becomes ready, at the next pass",
+        guard="reconcile/delivery.py:due",
+    )
+    async def test_pods_that_begin_with_an_older_schedule_are_brought_to_the_present_one(
+        self, failure: Failure
+    ) -> None:
+        """The document that they mount is up to a minute behind."""
+        world = await started()
+        at_generation(world.service(), 5)
+        await bring(world)
+        present = world.engines.engines[A]
+        world.engines.engines |= {"10.0.0.4": FakeEngine(4), "10.0.0.5": replace(present)}
+        world.see(
+            *(pod(f"chat-{name}", address=f"10.0.0.{last}", revision="r2") for name, last in (("d", 4), ("e", 5)))
+        )
+        world.forget_writes()
+        await bring(world)
+        assert set(world.engines.asked) == {("10.0.0.4", 5), ("10.0.0.5", 5)}
+        assert list(world.engines.engines.values()) == [present] * 5
+        await world.reconcile()
+        assert world.condition("ScheduleApplied") == (
+            *failure.condition("ScheduleApplied"),
+            "all 5 engines acknowledged schedule 5",
+        )
 
 
 class TestRotation:
