@@ -1,8 +1,8 @@
 """Prometheus: raw samples of all engines of the fleet in a constant number of queries.
 
 The range vector of an instant query returns the samples as they were scraped, with their own timestamps, so that resets
-and gaps can be told from one another; `rate` and its kin would hide both. NaN, infinity and series without our labels
-stop here.
+and gaps can be told from one another; `rate` and its kin would hide both. NaN, infinity, numbers beyond counting and
+series without our labels stop here.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ _STEPS = names.STEPS + names.STEP_SECONDS + names.STEP_REQUESTS
 _HISTOGRAMS = tuple(name + suffix for name in names.TPOT + names.TTFT for suffix in ("_bucket", "_sum", "_count"))
 GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
 """One query each, whatever the number of services."""
+MAX_NUMBER = 2.0**53
+"""Counters and times are whole up to here, as a float has them; ten thousand tokens a second get there in 28,000
+years."""
 WRONG_FORM = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading JSON of another form ends with: objects where texts belong, numbers too large, nesting without end."""
 
@@ -161,7 +164,8 @@ def _row(row: dict[str, Any]) -> Row:
 
 
 def finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
-    """Samples without NaN and infinity.
+    """Samples without NaN, infinity and what is above `MAX_NUMBER`: no engine counts that far, and squares of such
+    numbers are none.
 
     Raises:
         ValueError, TypeError, OverflowError: they are no samples, or their times do not ascend.
@@ -169,7 +173,11 @@ def finite(values: Sequence[Sequence[Any]]) -> tuple[tuple[float, float], ...]:
     # By columns: a fleet has millions of samples, and this is all that a pass does with each of them but adding up.
     times_s = [float(time_s) for time_s, _ in values]
     numbers = [float(text) for _, text in values]
-    if not all(map(math.isfinite, times_s)) or not all(map(lt, times_s, times_s[1:])):
+    if not _sane(times_s) or not all(map(lt, times_s, times_s[1:])):
         raise ValueError("times")
     samples = tuple(zip(times_s, numbers, strict=True))
-    return samples if all(map(math.isfinite, numbers)) else tuple(one for one in samples if math.isfinite(one[1]))
+    return samples if _sane(numbers) else tuple(one for one in samples if _sane(one[1:]))
+
+
+def _sane(numbers: Sequence[float]) -> bool:
+    return all(map(math.isfinite, numbers)) and max(map(abs, numbers), default=0.0) <= MAX_NUMBER

@@ -112,7 +112,7 @@ class TestAnswers:
         assert series.labels["pod"] == "chat-a"
         assert series.samples == ((AT_S - 5.5, 10.0), (AT_S - 0.5, 12.5))
 
-    @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf"])
+    @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "1e150", "-9.1e15"])
     async def test_values_that_are_no_numbers_stop_here(self, text: str) -> None:
         found, _ = await ask(first_only(matrix(({}, [[AT_S - 5, "1"], [AT_S, text]]))))
         assert found["ml", "chat"][0].samples == ((AT_S - 5, 1.0),)
