@@ -281,6 +281,9 @@ def acceptance_threshold(proposal: Proposal, facts: Facts) -> Proposal:
     if facts.seen.num_drafts < MIN_DRAFTS:
         message = f"fewer than {MIN_DRAFTS:.0f} drafts in the window"
         return proposal.hold(facts.state.schedule, "InsufficientData", message)
+    if drafted <= 0:  # several K without our plugin, or a counter that was not scraped
+        message = "what was drafted in the window is not known by position"
+        return proposal.hold(facts.state.schedule, "InsufficientData", message)
     rate = accepted / drafted
     ladder = [k for k in facts.config.allowed if 2 <= k <= 8] or [max(facts.config.allowed)]
     present = facts.state.schedule.at(facts.seen.median_batch)

@@ -195,6 +195,13 @@ class TestThreshold:
         else:
             assert found.held is None
 
+    def test_drafts_that_are_not_known_by_position_hold_it(self) -> None:
+        """Engines without our plugin in a window of two K, or one family that was not scraped."""
+        window = replace(observation(), num_drafts=1_000.0, drafted_per_pos=(), accepted_per_pos=())
+        found = guards.acceptance_threshold(Proposal(PRESENT), facts(yields(ROWS), "1-64:3", window=window))
+        words = "what was drafted in the window is not known by position"
+        assert held(found) == ("InsufficientData", words)
+
     @pytest.mark.parametrize(("values", "top"), [((0, 7, 8, 9), 8), ((0, 7, 9), 7)])
     def test_the_ladder_ends_at_eight(self, values: tuple[int, ...], top: int) -> None:
         rows = {k: [10.0] * SIZES for k in values}
