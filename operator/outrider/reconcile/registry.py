@@ -154,6 +154,7 @@ class Registry:
         self.shared: dict[BudgetKey, Shared] = {}
         """What was shared out last, by the same."""
         self._orphans: dict[ServiceKey, dict[str, Manifest]] = {}
+        """Children without a resource that we know, by their service: it comes later, or has just gone."""
 
     def __iter__(self) -> Iterator[Service]:
         return iter(list(self._services.values()))
@@ -207,9 +208,11 @@ class Registry:
         child = child_id(body)
         service = self._services.get(key)
         if service is None:
-            # The first listing may bring children before their resource.
+            # The first listing may bring children before their resource, and some outlive it for a while.
             if event_type == "DELETED":
-                self._orphans.get(key, {}).pop(child, None)
+                left = {one: orphan for one, orphan in self._orphans.pop(key, {}).items() if one != child}
+                if left:
+                    self._orphans[key] = left
             else:
                 self._orphans.setdefault(key, {})[child] = body
             return key, False

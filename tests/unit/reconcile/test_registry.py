@@ -106,6 +106,17 @@ class TestChildren:
         assert set(known(registry).children) == {"Deployment/chat"}
         assert set(known(registry).pods) == {"chat-a"}
 
+    def test_pods_that_end_after_their_resource_leave_nothing_behind(self, registry: Registry) -> None:
+        """Found by chaos: a service that is made and deleted each hour left an entry each time, for ever."""
+        ending = [pod("chat-a", terminating=True), pod("chat-b", terminating=True)]
+        registry.resource_event("DELETED", body())
+        for one in ending:
+            registry.child_event("MODIFIED", one)
+        registry.child_event("DELETED", ending[0])
+        assert list(registry._orphans) == [("ml", "chat")]
+        registry.child_event("DELETED", ending[1])
+        assert not registry._orphans
+
     def test_a_child_that_is_gone_before_its_resource_comes_is_not_remembered(self) -> None:
         registry = Registry()
         registry.child_event("ADDED", pod())
