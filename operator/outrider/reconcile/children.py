@@ -14,6 +14,8 @@ from outrider.reconcile.registry import Service, child_id, digest, older, shape
 
 LOOK_AT_SECRET_S = 300.0
 """Secrets are not watched, so that no right to list them is needed; one that was deleted is missed for this long."""
+LOOK_FOR_MOUNT_S = 10.0
+"""The same while a pod starts: it may be waiting for just that, and be the only one."""
 
 
 async def apply(service: Service, manifest: Manifest, neighbours: Neighbours) -> Manifest:
@@ -60,7 +62,9 @@ async def read_admin_key(service: Service, neighbours: Neighbours, *, make: bool
     A Secret that somebody deleted is made again with the same key: new pods wait for its mount.
     """
     now_s = neighbours.clock()
-    if service.admin_key is not None and now_s < service.admin_key_seen_s + LOOK_AT_SECRET_S:
+    starting = any(not pod.ready and not pod.terminating for pod in service.pods.values())
+    pause_s = LOOK_FOR_MOUNT_S if starting else LOOK_AT_SECRET_S
+    if service.admin_key is not None and now_s < service.admin_key_seen_s + pause_s:
         return
     assert service.resource is not None
     namespace, name = service.key[0], secret.name(service.key[1])
