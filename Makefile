@@ -58,6 +58,12 @@ fuzz: setup ## Try 20,000 generated resources on our code and on a real API serv
 fuzz-parsers: setup ## Search what makes readers of outside input stumble, guided by coverage; needs atheris in .venv; FUZZ_SECONDS=60 for a short look
 	$(BIN)/python -m tests.fuzz.coverage_guided $(or $(FUZZ_SECONDS),900)
 
+# A seed plays the same: a failure names its own, for --chaos-seed in TEST_ARGS.
+.PHONY: chaos
+chaos: setup ## Play users, loads and faults at random: 100,000 control passes, 10,000 steps on the local cluster; CHAOS_SECONDS=3600 for a soak
+	$(BIN)/pytest -s tests/unit/reconcile/test_chaos.py tests/testbed/test_chaos.py --chaos-passes 100000 --chaos-steps 10000 \
+	  $(if $(CHAOS_SECONDS),--chaos-seconds $(CHAOS_SECONDS)) $(TEST_ARGS)
+
 .PHONY: check
 check: fmt-check lint types imports generate-check ## All that can be checked without running anything
 

@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=300,
         help="how many generated resources each fuzz test tries (default: %(default)s)",
     )
+    chaos = parser.getgroup("chaos", "random faults")
+    chaos.addoption("--chaos-passes", type=int, default=1_000, help="control passes in virtual time")
+    chaos.addoption("--chaos-steps", type=int, default=30, help="steps on the local cluster")
+    chaos.addoption("--chaos-seconds", type=float, help="end after so many seconds, whatever was played")
+    chaos.addoption("--chaos-seed", type=int, default=0, help="what is played; a failure names its own")
 
 
 @pytest.fixture
