@@ -40,7 +40,7 @@ def nodes() -> Iterator[ast.AST]:
 
 def words_in_code() -> set[str]:
     """First constant text that a hold, a `Missing` or an error of Prometheus is given."""
-    makers = {"hold", "Missing", "Unreachable", "AccessDenied", "Malformed"}
+    makers = {"hold", "Missing", "MetricsError", "Unreachable", "AccessDenied", "Malformed"}
     found = set()
     for node in nodes():
         if isinstance(node, ast.Call):
