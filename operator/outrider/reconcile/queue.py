@@ -1,9 +1,10 @@
 """A work queue of keys: each key at most once in the queue and in one worker at a time, failures retried with growing
-delay."""
+delay; what is new goes before what is only to be looked at again."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -25,7 +26,10 @@ class WorkQueue(Generic[Key]):
 
     def __init__(self, work: Callable[[Key], Awaitable[float | None]], workers: int = 4) -> None:
         self._work, self._workers = work, workers
-        self._ready: asyncio.Queue[Key] = asyncio.Queue()
+        self._new: deque[Key] = deque()
+        self._reminders: deque[Key] = deque()
+        """A control pass reminds of every service of the fleet twice a minute: a changed spec must not wait for all."""
+        self._ready = asyncio.Semaphore(0)
         self._queued: set[Key] = set()
         self._running: set[Key] = set()
         self._again: set[Key] = set()
@@ -40,13 +44,19 @@ class WorkQueue(Generic[Key]):
         if key in self._running:
             self._again.add(key)
         elif key not in self._queued:
-            self._queued.add(key)
-            self._ready.put_nowait(key)
+            self._enter(key, self._new)
+        elif key in self._reminders:
+            self._reminders.remove(key)
+            self._new.append(key)
 
     def remind(self, key: Key) -> None:
-        """The same, unless a retry is planned: what failed waits for its turn."""
-        if key not in self._timers:
-            self.add(key)
+        """The same after all that is new, unless a retry is planned: what failed waits for its turn."""
+        if key in self._timers:
+            return
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._enter(key, self._reminders)
 
     def forget(self, key: Key) -> None:
         """Drop the retries of a key that is gone."""
@@ -67,7 +77,8 @@ class WorkQueue(Generic[Key]):
 
     async def _worker(self) -> None:
         while True:
-            key = await self._ready.get()
+            await self._ready.acquire()
+            key = (self._new or self._reminders).popleft()
             self._queued.discard(key)
             self._running.add(key)
             try:
@@ -75,6 +86,11 @@ class WorkQueue(Generic[Key]):
             finally:
                 self._running.discard(key)
             self._plan(key, retry_after_s)
+
+    def _enter(self, key: Key, line: deque[Key]) -> None:
+        self._queued.add(key)
+        line.append(key)
+        self._ready.release()
 
     def _plan(self, key: Key, retry_after_s: float | None) -> None:
         if key in self._again:

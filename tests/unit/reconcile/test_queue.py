@@ -153,6 +153,20 @@ async def test_a_reminder_does_not_disturb_a_retry_that_is_planned() -> None:
 
 
 @in_virtual_time
+async def test_what_is_new_goes_before_what_is_to_be_looked_at_again() -> None:
+    work = Work(takes_s=1.0)
+    async with running(work, workers=1) as queue:
+        for key in ("running", "one", "two", "three"):
+            queue.remind(key)
+        await pass_s(0.5)
+        queue.add("changed")
+        queue.add("three")
+        queue.remind("changed")
+        await pass_s(10.0)
+    assert work.keys == ["running", "changed", "three", "one", "two"]
+
+
+@in_virtual_time
 async def test_a_forgotten_key_is_not_retried() -> None:
     async with running(work := Work(answers=[5.0])) as queue:
         queue.add("chat")
