@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale import page
+from benchmarks.scale.alone import measure_alone
 from benchmarks.scale.found import FULL, QUICK, Run
 from benchmarks.scale.headline import headline
-from benchmarks.scale.run import measure
+from benchmarks.scale.run import MANY, measure
 from tests.testbed.build import ensure_tools
 from tests.testbed.progress import line_reporter
 
 OUTPUT = Path("docs/benchmarks")
 QUICK_OUTPUT = Path("build/benchmarks")
 SIZES, QUICK_SIZES = (100, 1000, 5000), (50,)
+MINUTES = 60.0
 PERIOD_S, SCRAPE_S = 15.0, 5.0
 """The operator's defaults."""
 SETTINGS = {
@@ -39,26 +41,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fifty services and short phases: three minutes")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help="numbers of services instead of the usual")
-    parser.add_argument("--minutes", type=float, default=60.0, help="for everything; what does not fit is left out")
+    parser.add_argument("--alone", action="store_true", help="control passes alone, without an API server's writes")
+    parser.add_argument("--keep", action="store_true", help="keep other sizes that an earlier run wrote there")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything; what does not fit is left out")
     parser.add_argument("--output", type=Path, help="folder for scale.json, scale.md and the flame graph")
     chosen = parser.parse_args(arguments)
     began_s = time.monotonic()
-    runs: list[Run] = []
-    for services in chosen.sizes or (QUICK_SIZES if chosen.quick else SIZES):
+    sizes = chosen.sizes or (QUICK_SIZES if chosen.quick else SIZES)
+    folder = chosen.output or (QUICK_OUTPUT if chosen.quick else OUTPUT)
+    runs, before = page.kept(folder, sizes) if chosen.keep else ([], "")
+    for services in sizes:
         extent = QUICK if chosen.quick else FULL
         until_s = began_s + 60.0 * chosen.minutes
-        runs.append(asyncio.run(measure(services, extent, SETTINGS, scrape_interval_s=SCRAPE_S, until_s=until_s)))
+        if chosen.alone:
+            run = Run(services, ended_at="its beginning: control passes alone were asked for")
+        else:
+            run = asyncio.run(measure(services, extent, SETTINGS, scrape_interval_s=SCRAPE_S, until_s=until_s))
+        if not run.passes_s:
+            alone = asyncio.run(measure_alone(services, SETTINGS, scrape_interval_s=SCRAPE_S))
+            run.passes_alone_s, run.alone_with_metrics = alone.passes_alone_s, alone.alone_with_metrics
+            run.alone_cpu_s, run.alone_peak_rss_mib = alone.alone_cpu_s, alone.alone_peak_rss_mib
+        runs.append(run)
         # After each size: whoever ends a run before its last one keeps what was found.
-        page.write(runs, chosen.output or (QUICK_OUTPUT if chosen.quick else OUTPUT), _about(chosen, began_s))
+        page.write(sorted(runs, key=lambda run: run.services), folder, _about(chosen, began_s, before))
     for run in runs:
         print(f"{run.services} services")
         for figure, value in headline(run).items():
             print(f"  {figure:36} {'not measured' if value is None else f'{value:.4g}':>12}")
 
 
-def _about(chosen: argparse.Namespace, began_s: float) -> dict[str, Any]:
+def _about(chosen: argparse.Namespace, began_s: float, before: str) -> dict[str, Any]:
     return {
-        "command": _command(chosen),
+        "command": f"{before}`, then `{_command(chosen)}" if before else _command(chosen),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "wall_minutes": round((time.monotonic() - began_s) / 60.0, 1),
         "quick": chosen.quick,
@@ -68,14 +82,16 @@ def _about(chosen: argparse.Namespace, began_s: float) -> dict[str, Any]:
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         },
         "versions": _versions(),
-        "settings": {"period": f"{PERIOD_S:g}", "scrape": f"{SCRAPE_S:g}"},
+        "settings": {"period": f"{PERIOD_S:g}", "scrape": f"{SCRAPE_S:g}", "many": f"{MANY:,}"},
     }
 
 
 def _command(chosen: argparse.Namespace) -> str:
-    if chosen.sizes:
-        sizes = " ".join(map(str, chosen.sizes))
-        return f"python -m benchmarks.scale{' --quick' if chosen.quick else ''} --sizes {sizes}"
+    if chosen.sizes or chosen.minutes != MINUTES:
+        sizes = f" --sizes {' '.join(map(str, chosen.sizes))}" if chosen.sizes else ""
+        minutes = f" --minutes {chosen.minutes:g}" if chosen.minutes != MINUTES else ""
+        also = "".join(f" --{name}" for name in ("quick", "alone", "keep") if getattr(chosen, name))
+        return f"python -m benchmarks.scale{also}{sizes}{minutes}"
     return "make bench-scale" + (" QUICK=1" if chosen.quick else "")
 
 

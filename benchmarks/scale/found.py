@@ -60,8 +60,17 @@ class Run:
     """In Prometheus' head."""
     warnings: dict[str, int] = field(default_factory=dict)
     """The operator's, by reason."""
+    passes_alone_s: list[float] = field(default_factory=list)
+    """Control passes in a process of their own, whose writes nobody takes; only where a whole run did not reach any."""
+    alone_with_metrics: int = 0
+    """Services that the last of these passes had metrics of."""
+    alone_cpu_s: float | None = None
+    """Processor time of that process, from its start."""
+    alone_peak_rss_mib: float | None = None
+    shares: dict[str, float] = field(default_factory=dict)
+    """Of the operator's time, by part."""
     profile: str = ""
-    """Folded stacks of the operator."""
+    """Folded stacks of the operator; not kept."""
 
 
 def decisions(log: Iterable[Mapping[str, Any]], since_s: float, until_s: float) -> dict[str, int]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.scale.engines import CEILING, pod_name
+from outrider.api.defaults import resolve
+from outrider.api.resource import parse
+from outrider.manifests import deployment as manifests
+from outrider.manifests import engine_container, engine_settings
 
 Manifest = dict[str, Any]
 
@@ -36,6 +40,16 @@ def resource(namespace: str, name: str) -> Manifest:
     }
 
 
+def deployment(namespace: str, name: str) -> Manifest:
+    """The Deployment that the operator will make of a service."""
+    body = resource(namespace, name)
+    body["metadata"] |= {"uid": "", "generation": 1}
+    parsed = parse(body)
+    resolved = resolve(parsed.spec, 300)
+    container = engine_container.build(parsed, resolved, engine_settings.engine_config(parsed, resolved))
+    return manifests.deployment(parsed, resolved, container)
+
+
 def change(number: int) -> Manifest:
     """A change of a spec that shows in the Service of the service, and asks no engine to start again."""
     return {"spec": {"service": {"annotations": {CHANGED: str(number)}}}}
@@ -46,8 +60,9 @@ CHANGED = "scale.example/changed"
 
 
 def pod(deployment: Manifest) -> Manifest:
-    """The one pod of a Deployment."""
+    """The one pod of a Deployment, under its namespace's own account: no process runs in it."""
     template, meta = deployment["spec"]["template"], deployment["metadata"]
+    spec = {name: value for name, value in template["spec"].items() if not name.startswith("serviceAccount")}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -56,7 +71,7 @@ def pod(deployment: Manifest) -> Manifest:
             "namespace": meta["namespace"],
             "labels": template["metadata"]["labels"],
         },
-        "spec": template["spec"],
+        "spec": spec,
     }
 
 

@@ -28,7 +28,8 @@ SETTING = (
     "Left out: KEDA and ScaledObjects, so no targets are patched; controllers, scheduler and kubelets, which the client"
     " stands for by making each Deployment's pod and both statuses, while the operator is away between its cold start"
     " and its restart; the series of an engine that the operator does not ask for, some 350, which would load"
-    " Prometheus alone; PodMonitors, whose kind is not installed.",
+    " Prometheus alone; PodMonitors, whose kind is not installed. Above {many} services the pods are there before the"
+    " operator, so that its cold start is its only one, and statuses of Deployments are left out.",
 )
 PHASES = (
     ("resources written by the client, s", lambda run: run.created_s),
@@ -38,6 +39,11 @@ PHASES = (
     ("control pass at rest, p99, s", lambda run: quantile(run.passes_s, 0.99)),
     ("control passes seen at rest", lambda run: len(run.passes_s)),
     ("control pass under moving load, slowest, s", lambda run: quantile(run.passes_moving_s, 1.0)),
+    ("control pass alone, without writes, p50, s", lambda run: quantile(run.passes_alone_s, 0.5)),
+    ("control pass alone, slowest, s", lambda run: quantile(run.passes_alone_s, 1.0)),
+    ("services with metrics in its last pass", lambda run: run.alone_with_metrics or None),
+    ("processor time of all such passes, s", lambda run: run.alone_cpu_s),
+    ("memory of that process, most, MiB", lambda run: run.alone_peak_rss_mib),
     ("one change to applied, others idle, p50, s", lambda run: quantile(run.single_s, 0.5)),
     ("one change to applied, others idle, p99, s", lambda run: quantile(run.single_s, 0.99)),
     ("changes of that kind", lambda run: len(run.single_s)),
@@ -58,9 +64,9 @@ def write(runs: Sequence[Run], folder: Path, about: Mapping[str, Any]) -> None:
     """All three files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scale.json").write_text(json.dumps(document(runs, about), indent=1) + "\n")
-    profiled = [run for run in runs if run.profile]
-    if profiled:
-        (folder / "scale-flame.svg").write_text(flame.svg(flame.read(_hottest(profiled).profile)))
+    fresh = [run for run in runs if run.profile]
+    if fresh and _hottest(fresh) is _hottest([run for run in runs if run.shares]):
+        (folder / "scale-flame.svg").write_text(flame.svg(flame.read(_hottest(fresh).profile)))
     (folder / "scale.md").write_text("\n".join(page(runs, about)))
 
 
@@ -74,11 +80,25 @@ def document(runs: Sequence[Run], about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _details(run: Run) -> dict[str, Any]:
-    found = {key: rounded(value) for key, value in asdict(run).items() if key not in ("services", "profile")}
-    for key in ("passes_s", "passes_moving_s", "single_s", "burst_s"):
+    found = {key: rounded(value) for key, value in asdict(run).items() if key not in ("services", "profile", "shares")}
+    for key in ("passes_s", "passes_moving_s", "passes_alone_s", "single_s", "burst_s"):
         found[key] = [rounded(value) for value in found[key]]
-    found["profile"] = {part: rounded(share) for part, share in _shares(run).items()}
+    found["profile"] = {part: rounded(share) for part, share in run.shares.items()}
     return found
+
+
+def kept(folder: Path, sizes: Sequence[int]) -> tuple[list[Run], str]:
+    """What an earlier run wrote there of sizes other than these, and its command."""
+    try:
+        earlier = json.loads((folder / "scale.json").read_text())
+    except FileNotFoundError:
+        return [], ""
+    runs = [
+        Run(int(size), shares=details.pop("profile"), **details)
+        for size, details in earlier["sizes"].items()
+        if int(size) not in sizes
+    ]
+    return runs, earlier["run"]["command"] if runs else ""
 
 
 def page(runs: Sequence[Run], about: Mapping[str, Any]) -> list[str]:
@@ -162,10 +182,10 @@ def _counted(found: Mapping[str, int]) -> str:
 
 
 def _profile(runs: Sequence[Run]) -> list[str]:
-    profiled = [run for run in runs if run.profile]
+    profiled = [run for run in runs if run.shares]
     if not profiled:
         return []
-    columns = [_shares(run) for run in profiled]
+    columns = [run.shares for run in profiled]
     body = [[part, *(f"{100 * column[part]:.0f} %" for column in columns)] for part in (*flame.PARTS, "other")]
     return [
         "## Where the operator's time goes", "",
@@ -176,10 +196,6 @@ def _profile(runs: Sequence[Run]) -> list[str]:
         f"Flame graph of the operator with {_hottest(profiled).services:,} services: calls from the event loop and the"
         " threads down, as wide as their share; our own modules in orange.", "",
     ]  # fmt: skip
-
-
-def _shares(run: Run) -> dict[str, float]:
-    return flame.shares(flame.read(run.profile)) if run.profile else {}
 
 
 def _hottest(profiled: Sequence[Run]) -> Run:

@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.scale import objects
+from benchmarks.scale import flame, objects
 from benchmarks.scale.client import MERGE, Client, each
 from benchmarks.scale.engines import PER_PAGE, pod_name, service_name
 from benchmarks.scale.found import Extent, Run, decisions
@@ -29,6 +29,8 @@ SELECTOR = "app.kubernetes.io/managed-by=outrider"
 SERVICES = "api/v1/services"
 RESOURCES = "apis/serving.outrider.dev/v1alpha1/speculativeinferenceservices"
 PROFILE = "profile.folded"
+MANY = 2000
+"""Services above which pods are there before the operator: a second start would take too long."""
 
 
 class Scene:
@@ -41,34 +43,14 @@ class Scene:
         self.passes = Passes("")
         self._tasks: list[asyncio.Task[None]] = []
 
-    # The parts of the stage.
-
-    async def start_engines(self) -> None:
-        """The pages and admin ports, and Prometheus told of them."""
-        port = self.cluster.port("station")
-        arguments = [sys.executable, "-m", "benchmarks.scale.station"]
-        self.cluster.start_process("station", [*arguments, str(self.services), self.cluster.pod_range, str(port)])
-        for number in range(-(-self.services // PER_PAGE)):
-            self.cluster.add_scrape_target(
-                f"page-{number}", f"127.0.0.1:{port}", {"__metrics_path__": f"/page/{number}"}
-            )
-        while True:
-            with contextlib.suppress(aiohttp.ClientError):
-                return await self.move_load("steady")
-            await asyncio.sleep(0.2)
-
-    async def move_load(self, what: str) -> None:
-        """``moving`` or ``steady``."""
-        url = f"http://127.0.0.1:{self.cluster.port('station')}/load/{what}"
-        async with aiohttp.ClientSession() as session, session.post(url):
-            pass
-
     async def create(self) -> None:
         """Namespaces and resources, as users apply them."""
         began_s = time.monotonic()
         for namespace in dict.fromkeys(service_name(number)[0] for number in range(self.services)):
             named = {"metadata": {"name": namespace}}
             await self.client.call("POST", "api/v1/namespaces", named)
+            account = {"metadata": {"name": "default"}}  # a controller's work, and no controllers run
+            await self.client.call("POST", f"api/v1/namespaces/{namespace}/serviceaccounts", account)
 
         async def one(number: int) -> None:
             namespace, name = service_name(number)
@@ -127,6 +109,11 @@ class Scene:
                     waiting.discard((meta["namespace"], meta["name"]))
             self.run.cold_start_s = time.monotonic() - began_s
 
+    async def pods_ahead(self) -> None:
+        """The pods of Deployments that the operator is still to make, for a size at which it takes long to do so."""
+        await start_engines(self.cluster, self.services)
+        await each(lambda number: self._pod(number, objects.deployment(*service_name(number))), range(self.services))
+
     async def bring_pods(self) -> None:
         """The engines begin to serve, and every Deployment gets its one pod, which is ready at once.
 
@@ -134,22 +121,25 @@ class Scene:
         """
         self.run.peak_rss_mib = self.use().peak_rss_mib
         await self.stop_operator()
-        await self.start_engines()
+        await start_engines(self.cluster, self.services)
 
         async def one(number: int) -> None:
             namespace, name = service_name(number)
             apps = f"apis/apps/v1/namespaces/{namespace}/deployments/{name}"
             deployment = await self.client.call("GET", apps)
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            pods = f"api/v1/namespaces/{namespace}/pods"
-            await self.client.call("POST", pods, objects.pod(deployment))
-            engine = deployment["spec"]["template"]["spec"]["containers"][0]["name"]
-            ready = objects.pod_status(address(self.cluster.pod_range, number), now, engine)
-            await self.client.call("PATCH", f"{pods}/{pod_name(name)}/status", ready, MERGE)
-            whole = objects.deployment_status(deployment["metadata"]["generation"], now)
+            await self._pod(number, deployment)
+            whole = objects.deployment_status(deployment["metadata"]["generation"], _now())
             await self.client.call("PATCH", f"{apps}/status", whole, MERGE)
 
         await each(one, range(self.services))
+
+    async def _pod(self, number: int, deployment: objects.Manifest) -> None:
+        namespace, name = service_name(number)
+        pods = f"api/v1/namespaces/{namespace}/pods"
+        await self.client.call("POST", pods, objects.pod(deployment))
+        engine = deployment["spec"]["template"]["spec"]["containers"][0]["name"]
+        ready = objects.pod_status(address(self.cluster.pod_range, number), _now(), engine)
+        await self.client.call("PATCH", f"{pods}/{pod_name(name)}/status", ready, MERGE)
 
     async def restart(self) -> None:
         """A new process finds everything in place: until it has looked at every service once."""
@@ -190,14 +180,14 @@ class Scene:
 
     async def moving(self, seconds: float) -> None:
         """Load and acceptance of every service move."""
-        await self.move_load("moving")
+        await move_load(self.cluster, "moving")
         began_s = time.time()
         await asyncio.sleep(seconds)
         ended_s = time.time()
         self.run.moving_minutes = (ended_s - began_s) / 60.0
         self.run.moving_writes = writes(audited(self.cluster.logs, began_s, ended_s))
         self.run.passes_moving_s = self.passes.durations_s(began_s, ended_s)
-        await self.move_load("steady")
+        await move_load(self.cluster, "steady")
 
     async def sampled(self, seconds: float) -> None:
         """Let the operator be sampled under constant load."""
@@ -208,9 +198,12 @@ class Scene:
         while not written.exists():  # noqa: ASYNC110  # another process writes it
             await asyncio.sleep(0.1)
         self.run.profile = written.read_text()
+        self.run.shares = flame.shares(flame.read(self.run.profile))
 
     async def end(self) -> None:
         """End the operator, and see what it warned of."""
+        if not self.passes.url:
+            return  # it was never started
         self.run.peak_rss_mib = max(self.use().peak_rss_mib, self.run.peak_rss_mib or 0.0)
         await self.stop_operator()
         self.run.warnings = dict(
@@ -252,6 +245,26 @@ class Scene:
         return took
 
 
+async def start_engines(cluster: Cluster, services: int) -> None:
+    """The pages and admin ports, and Prometheus told of them."""
+    port = cluster.port("station")
+    arguments = [sys.executable, "-m", "benchmarks.scale.station"]
+    cluster.start_process("station", [*arguments, str(services), cluster.pod_range, str(port)])
+    for number in range(-(-services // PER_PAGE)):
+        cluster.add_scrape_target(f"page-{number}", f"127.0.0.1:{port}", {"__metrics_path__": f"/page/{number}"})
+    while True:
+        with contextlib.suppress(aiohttp.ClientError):
+            return await move_load(cluster, "steady")
+        await asyncio.sleep(0.2)
+
+
+async def move_load(cluster: Cluster, what: str) -> None:
+    """``moving`` or ``steady``."""
+    url = f"http://127.0.0.1:{cluster.port('station')}/load/{what}"
+    async with aiohttp.ClientSession() as session, session.post(url):
+        pass
+
+
 async def measure(
     services: int, extent: Extent, settings: Mapping[str, str], *, scrape_interval_s: float, until_s: float
 ) -> Run:
@@ -260,19 +273,7 @@ async def measure(
         operator.install(cluster)
         async with Client(cluster.kubeconfig) as client:
             scene = Scene(cluster, client, services, settings)
-            phases: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
-                ("resources", scene.create),
-                ("cold start", scene.cold_start),
-                ("pods", scene.bring_pods),
-                ("restart", scene.restart),
-                ("single changes", lambda: scene.single_changes(extent.changes_s)),
-                ("changes at once", scene.burst),
-                ("profile", lambda: scene.sampled(extent.profile_s)),
-                ("settling", lambda: asyncio.sleep(extent.settle_s)),
-                ("rest", lambda: scene.rest(extent.rest_s)),
-                ("moving load", lambda: scene.moving(extent.moving_s)),
-            )
-            for what, phase in phases:
+            for what, phase in _phases(scene, extent):
                 began_s = time.monotonic()
                 try:
                     async with asyncio.timeout(max(0.0, until_s - began_s)):
@@ -286,9 +287,33 @@ async def measure(
     return scene.run
 
 
+def _phases(scene: Scene, extent: Extent) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
+    starts: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+        ("cold start", scene.cold_start),
+        ("pods", scene.bring_pods),
+        ("restart", scene.restart),
+    )
+    if scene.services > MANY:
+        starts = (("pods", scene.pods_ahead), ("cold start", scene.cold_start))
+    return (
+        ("resources", scene.create),
+        *starts,
+        ("single changes", lambda: scene.single_changes(extent.changes_s)),
+        ("profile", lambda: scene.sampled(extent.profile_s)),
+        ("settling", lambda: asyncio.sleep(extent.settle_s)),
+        ("rest", lambda: scene.rest(extent.rest_s)),
+        ("changes at once", scene.burst),
+        ("moving load", lambda: scene.moving(extent.moving_s)),
+    )
+
+
 def _first(error: BaseException) -> str:
     """What an error says, or the first of a group's."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else str(error)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _tell(text: str) -> None:

@@ -82,7 +82,7 @@ class Use:
     peak_rss_mib: float
 
     @classmethod
-    def of(cls, pid: int) -> Use:
+    def of(cls, pid: int | str) -> Use:
         """Read it now."""
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -95,7 +95,7 @@ class Passes:
     """Control passes as the operator's histogram tells of them, looked at often enough to tell them apart."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
         self.seen: list[tuple[float, float]] = []
         """When each was seen to have ended (Unix time), and how long it took, seconds."""
         self.reconciled = 0.0
@@ -108,7 +108,7 @@ class Passes:
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                    text = await scraped(session, self._url, f"{PASS}_count", f"{PASS}_sum", RECONCILED)
+                    text = await scraped(session, self.url, f"{PASS}_count", f"{PASS}_sum", RECONCILED)
                     after = (sample(text, f"{PASS}_count"), sample(text, f"{PASS}_sum"))
                     self.reconciled = sample(text, RECONCILED)
                     self.seen += noted(time.time(), before, after)

@@ -55,7 +55,7 @@ def run() -> None:
             typer.echo(f"outrider: {fault_sentence(fault)}", err=True)
         raise typer.Exit(FAILED) from None
     telemetry.configure_logging(settings.log_level)
-    _collect_rarely()
+    collect_rarely()
     if settings.metrics_port:
         start_http_server(settings.metrics_port, addr=settings.bind_address)
     leadership = Leadership(settings)
@@ -65,7 +65,7 @@ def run() -> None:
         leadership.close()  # last of all: whoever waits acts from now on
 
 
-def _collect_rarely() -> None:
+def collect_rarely() -> None:
     """Look for garbage less often than Python does by itself.
 
     Every control pass makes millions of objects that live until its end, none of them in a cycle. At the usual pace the

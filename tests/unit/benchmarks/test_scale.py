@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.scale import flame, page, witness
+from benchmarks.scale import flame, objects, page, witness
 from benchmarks.scale.engines import PER_PAGE, Engine, pod_name, service_name
 from benchmarks.scale.engines import page as metrics_page
 from benchmarks.scale.found import STATUS, Run, decisions
@@ -94,6 +95,11 @@ class TestEngines:
         still = spread(moving=False)
         assert spread(moving=True) > 3 * still
 
+    def test_a_pod_that_is_there_ahead_has_the_labels_of_its_deployment(self) -> None:
+        made = objects.pod(objects.deployment(*KEY))
+        assert made["metadata"]["labels"]["serving.outrider.dev/service"] == KEY[1]
+        assert made["metadata"]["labels"]["serving.outrider.dev/revision"]
+
     def test_services_of_a_page_share_a_namespace(self) -> None:
         assert service_name(0)[0] == service_name(PER_PAGE - 1)[0] != service_name(PER_PAGE)[0]
 
@@ -146,18 +152,21 @@ class TestWitness:
         assert decisions(log, self.SINCE_S, self.SINCE_S + 10.0) == {"Probe": 1}
 
 
+PROFILE = (
+    "asyncio/events:Handle._run;reconcile/control:ControlPass.run;core/controller:control 30\n"
+    "threading:Thread.run;adapters/prometheus:rows 10\n"
+)
 WHOLE = Run(
     1000, created_s=4.0, cold_start_s=60.0, restart_s=30.0, passes_s=[1.0, 3.0], passes_moving_s=[2.0],
     single_s=[0.01 * number for number in range(1, 101)], burst_s=[0.5], rest_minutes=1.5, rest_writes={STATUS: 3},
     rest_reads=15, moving_minutes=1.0, moving_writes={"configmaps": 4}, queries_per_minute=12.0, rest_cpu_cores=0.5,
     rest_rss_mib=300.0, peak_rss_mib=340.0, series=90_000, warnings={"MetricsStale": 2},
-    profile="asyncio/events:Handle._run;reconcile/control:ControlPass.run;core/controller:control 30\n"
-    "threading:Thread.run;adapters/prometheus:rows 10\n",
+    shares=flame.shares(flame.read(PROFILE)), profile=PROFILE,
 )  # fmt: skip
 ABOUT = {
     "command": "make bench-scale", "date": "2026-01-01", "wall_minutes": 12.0, "quick": False,
     "hardware": {"cores": 2, "processor": "a processor", "memory_gib": 24}, "versions": {"Python": "3.11"},
-    "settings": {"period": "15", "scrape": "5"},
+    "settings": {"period": "15", "scrape": "5", "many": "2,000"},
 }  # fmt: skip
 
 
@@ -202,6 +211,15 @@ class TestPage:
         assert set(found["headline"]["100"]) == set(DEFINITIONS)
         json.dumps(found, allow_nan=False)
 
+    def test_sizes_of_an_earlier_run_are_kept_as_they_were(self, tmp_path: Path) -> None:
+        page.write([replace(WHOLE, services=100), WHOLE], tmp_path, ABOUT)
+        before = json.loads((tmp_path / "scale.json").read_text())
+        runs, command = page.kept(tmp_path, [100])
+        assert command == ABOUT["command"]
+        assert [run.services for run in runs] == [1000]
+        assert page.document(runs, ABOUT)["sizes"]["1000"] == before["sizes"]["1000"]
+        assert page.kept(tmp_path / "empty", [100]) == ([], "")
+
     def test_a_missed_target_is_called_so(self) -> None:
         text = "\n".join(page.page([WHOLE], ABOUT))
         assert "| `pass_seconds_p99` | 3 (at most 2: **missed**) |" in text
@@ -220,13 +238,13 @@ class TestPage:
 
 class TestProfile:
     def test_every_sample_counts_for_one_part(self) -> None:
-        shares = flame.shares(flame.read(WHOLE.profile))
+        shares = flame.shares(flame.read(PROFILE))
         assert shares["the control law"] == 0.75
         assert shares["making series of them"] == 0.25
         assert sum(shares.values()) == pytest.approx(1.0)
 
     def test_the_graph_begins_below_the_event_loop(self) -> None:
-        text = flame.svg(flame.read(WHOLE.profile))
+        text = flame.svg(flame.read(PROFILE))
         assert "reconcile/control:ControlPass.run 75.0 %" in text
         assert "Handle._run" not in text
 
