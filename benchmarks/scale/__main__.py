@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _about(chosen: argparse.Namespace, began_s: float, before: str) -> dict[str, Any]:
     return {
-        "command": f"{before}`, then `{_command(chosen)}" if before else _command(chosen),
+        "command": f"{before} && {_command(chosen)}" if before else _command(chosen),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "wall_minutes": round((time.monotonic() - began_s) / 60.0, 1),
         "quick": chosen.quick,
