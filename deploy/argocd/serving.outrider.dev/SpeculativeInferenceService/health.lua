@@ -8,6 +8,7 @@ local mends_itself = {
   ConfigurationMissing = true,
   Conflict = true,
   EngineCrashed = true,
+  NamespaceTerminating = true,
   NoFreeGPU = true,
   NoPods = true,
   PodFailed = true,
