@@ -154,12 +154,13 @@ def _cell(value: float | None) -> str:
 def _writes(runs: Sequence[Run]) -> list[str]:
     """Writes a minute by resource, at rest and under load that moves."""
     cells = {
-        (run.services, when): {resource: number / minutes for resource, number in found.items()} if minutes else {}
+        (run.services, when): {resource: number / minutes for resource, number in found.items()}
         for run in runs
         for when, found, minutes in (
             ("at rest", run.rest_writes, run.rest_minutes),
             ("moving", run.moving_writes, run.moving_minutes),
         )
+        if minutes
     }
     resources = sorted({resource for found in cells.values() for resource in found} - {STATUS})
     body = [[f"`{one}`", *(text(found.get(one, 0.0)) for found in cells.values())] for one in (STATUS, *resources)]
