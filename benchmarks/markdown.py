@@ -17,8 +17,24 @@ def table_lines(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]
     ]
 
 
-def figure_rows(figures: Mapping[str, Figure], targets: Mapping[str, Target]) -> list[list[str]]:
-    """Each figure, what is asked of it, how far its seeds lie apart, where it comes from, and whether it is met."""
+def figures_section(
+    figures: Mapping[str, Figure], targets: Mapping[str, Target], definitions: Mapping[str, str], single: str = "seeds"
+) -> list[str]:
+    """The lines of a page's figures and of what they mean; ``single`` is what spreads are of."""
+    return [
+        "## Figures",
+        "",
+        *table_lines(["figure", "reach", "found", f"single {single}", "worst at", "met"], _rows(figures, targets)),
+        "",
+        "## Definitions",
+        "",
+        *(f"- `{key}`: {words}" for key, words in definitions.items()),
+        "",
+    ]
+
+
+def _rows(figures: Mapping[str, Figure], targets: Mapping[str, Target]) -> list[list[str]]:
+    """Each figure, what is asked of it, how far single values lie apart, where it comes from, and whether it is met."""
     found = []
     for key, figure in figures.items():
         target = targets.get(key)

@@ -13,7 +13,7 @@ from benchmarks.canary.cases import WAYS
 from benchmarks.canary.comparisons import Outcome
 from benchmarks.canary.headline import DEFINITIONS, TARGETS, Table
 from benchmarks.figures import Figure
-from benchmarks.markdown import figure_rows, rounded, table_lines, text
+from benchmarks.markdown import figures_section, rounded, table_lines, text
 from outrider.core.revisions.analysis import Verdict
 
 NOTES = Path(__file__).parent / "notes.md"
@@ -68,14 +68,7 @@ def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any])
         "",
         SETTING,
         "",
-        "## Figures",
-        "",
-        *table_lines(["figure", "reach", "found", "single cases", "worst at", "met"], figure_rows(figures, TARGETS)),
-        "",
-        "## Definitions",
-        "",
-        *(f"- `{key}`: {words}" for key, words in DEFINITIONS.items()),
-        "",
+        *figures_section(figures, TARGETS, DEFINITIONS, "cases"),
         "## Arrangements",
         "",
         *(f"- `{name}`: {way.words}." for name, way in WAYS.items() if table.of(name)),

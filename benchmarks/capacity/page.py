@@ -14,7 +14,7 @@ from benchmarks.capacity.headline import DEFINITIONS, TARGETS, Table
 from benchmarks.capacity.replays import ARMS, BASELINES, Replay
 from benchmarks.figures import Figure
 from benchmarks.frontier import floored
-from benchmarks.markdown import figure_rows, rounded, table_lines, text
+from benchmarks.markdown import figures_section, rounded, table_lines, text
 
 NOTES = Path(__file__).parent / "notes.md"
 """What people wrote about the last full run; it follows the figures."""
@@ -53,14 +53,7 @@ def _page(table: Table, figures: Mapping[str, Figure], about: Mapping[str, Any])
         "",
         *SETTING,
         "",
-        "## Figures",
-        "",
-        *table_lines(["figure", "reach", "found", "single seeds", "worst at", "met"], figure_rows(figures, TARGETS)),
-        "",
-        "## Definitions",
-        "",
-        *(f"- `{key}`: {words}" for key, words in DEFINITIONS.items()),
-        "",
+        *figures_section(figures, TARGETS, DEFINITIONS),
         "## Arms",
         "",
         *(f"- `{name}`: {words}." for name, words in ARMS.items()),

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.markdown import figure_rows, rounded, table_lines, text
+from benchmarks.markdown import figures_section, rounded, table_lines, text
 from benchmarks.policy import plots
 from benchmarks.policy.headline import DEFINITIONS, TARGETS, Table
 from benchmarks.policy.traces import BASELINES, TRACES, Frontiers
@@ -86,14 +86,7 @@ def _page(table: Table, traces: Frontiers, figures: Mapping[str, Figure], about:
         "",
         *SETTING,
         "",
-        "## Figures",
-        "",
-        *table_lines(["figure", "reach", "found", "single seeds", "worst at", "met"], figure_rows(figures, TARGETS)),
-        "",
-        "## Definitions",
-        "",
-        *(f"- `{key}`: {text}" for key, text in DEFINITIONS.items()),
-        "",
+        *figures_section(figures, TARGETS, DEFINITIONS),
         "## Arms",
         "",
         *(f"- `{name}`: {text}." for name, text in POLICIES.items()),
