@@ -20,6 +20,8 @@ from outrider.api.resource import SpeculativeInferenceService
 from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.demand import Demand
+from outrider.core.revisions.analysis import Judgement
+from outrider.core.revisions.trial import Trial
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 from outrider.reconcile import contention
@@ -63,6 +65,10 @@ class Service:
     """Fewest and most replicas that an autoscaler may be asked for; None where nobody scales."""
     demand: Demand = field(default_factory=Demand)
     """What its load asked for lately."""
+    trial: Trial | None = None
+    """The candidate beside the stable engines, if there is one."""
+    judgement: Judgement | None = None
+    """What the last comparison of that candidate found; None before the first, and for another candidate."""
     share: Share | None = None
     """Its part of the namespace's GPU quota; None where there is none, or it was not worked out yet."""
     limited: bool = False
