@@ -8,6 +8,10 @@ from typing import Self
 from tests.testbed.cluster import Cluster
 from tests.testbed.state import read_state
 
+_WATCH = 'while :; do "$0" "$@" 2>/dev/null; sleep 0.1; done'
+"""A watch ends, with a complaint, when the API server does not answer for a while: the next one begins with the number
+of that moment."""
+
 
 class Numbers:
     """Watches one Deployment; use it as a context manager, and ask `seen` at any time."""
@@ -25,7 +29,8 @@ class Numbers:
         state = read_state(self._cluster.run_dir)
         assert state is not None
         arguments = ["get", "deployment", *self._where, "--watch", '-o=jsonpath={.spec.replicas}{"\\n"}']
-        self._cluster.start_process(self._process, [state.kubectl, f"--kubeconfig={state.kubeconfig}", *arguments])
+        watch = ["/bin/sh", "-c", _WATCH, state.kubectl, f"--kubeconfig={state.kubeconfig}", *arguments]
+        self._cluster.start_process(self._process, watch)
         self._cluster.wait_until("first number of replicas", lambda: bool(self.seen), 15)
         return self
 
