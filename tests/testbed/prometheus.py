@@ -17,7 +17,7 @@ from tests.testbed.kwok import ENGINE, ENGINE_LABEL
 from tests.testbed.layout import Layout
 
 ENGINE_PORT = 8000
-POD_LABELS = ("serving.outrider.dev/service", "serving.outrider.dev/track")
+POD_LABELS = ("serving.outrider.dev/service", "serving.outrider.dev/track", "serving.outrider.dev/revision")
 RETENTION = "6h"  # Long for a test, and still a bound for a cluster that is left up.
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.api.resource import SpeculativeInferenceService
-from outrider.manifests.meta import SERVICE_LABEL, TRACK_LABEL, Manifest, metadata
+from outrider.manifests.meta import REVISION_LABEL, SERVICE_LABEL, TRACK_LABEL, Manifest, metadata
 
 
 def pod_monitor(resource: SpeculativeInferenceService, scrape_interval_s: float = 5.0) -> Manifest:
@@ -16,8 +16,8 @@ def pod_monitor(resource: SpeculativeInferenceService, scrape_interval_s: float 
         "metadata": metadata(resource, resource.name, **dict(sorted(resource.spec.monitoring.labels.items()))),
         "spec": {
             "selector": {"matchLabels": {SERVICE_LABEL: resource.name}},
-            # Prometheus writes them as serving_outrider_dev_service and serving_outrider_dev_track.
-            "podTargetLabels": [SERVICE_LABEL, TRACK_LABEL],
+            # Prometheus writes them as serving_outrider_dev_service, …_track and …_revision.
+            "podTargetLabels": [SERVICE_LABEL, TRACK_LABEL, REVISION_LABEL],
             "podMetricsEndpoints": [
                 {
                     "port": "http",

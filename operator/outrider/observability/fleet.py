@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, STEPS, Dashboard, Panel, Query, Row, Variable, stat
-from outrider.observability.promql import SERVICE_LABEL, by_service, own_of_fleet, rate, ratio
+from outrider.observability.promql import SERVICE_LABEL, STABLE, by_service, own_of_fleet, rate, ratio
 from outrider.observability.promql import of_fleet as of
 
 NAME = "{{namespace}}/{{service}}"
 TOKENS = by_service("sum", rate(of(names.GENERATION_TOKENS)))
-DRAFTED = by_service("sum", rate(of(names.NUM_DRAFT_TOKENS)))
-ACCEPTED = by_service("sum", rate(of(names.NUM_ACCEPTED_TOKENS)))
+DRAFTED = by_service("sum", rate(of(names.NUM_DRAFT_TOKENS, **STABLE)))
+ACCEPTED = by_service("sum", rate(of(names.NUM_ACCEPTED_TOKENS, **STABLE)))
 IN_FLIGHT = f"{by_service('sum', of(names.NUM_REQUESTS_RUNNING))} + {by_service('sum', of(names.NUM_REQUESTS_WAITING))}"
 REPLICAS = f"count by (namespace, service) ({by_service('count', of(names.NUM_REQUESTS_RUNNING), 'pod')})"
 GPUS = f"{REPLICAS} * on (namespace, service) {own_of_fleet('outrider_gpus_per_replica')}"

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 SERVICE_LABEL = "serving_outrider_dev_service"
 """The pods' label, as Prometheus spells it."""
+STABLE = {"serving_outrider_dev_track": "stable"}
+"""Of replicas alone, for what is tuned and alerted on: a candidate on trial has an engine, draft or K of its own."""
 NO_RENAMING = {"namespace": "exported_namespace", "service": "exported_service"}
 """The operator's labels, and what they are called beside labels of the same name that their target has."""
 
@@ -33,8 +35,8 @@ def of_fleet(names: Sequence[str], suffix: str = "", **more: str) -> str:
 
 
 def of_all(names: Sequence[str], suffix: str = "", **more: str) -> str:
-    """Series of the engines of all services there are."""
-    return engines(names, _joined(f'{SERVICE_LABEL}!=""', more), suffix)
+    """Series of the replicas of all services there are; a candidate that misbehaves is withdrawn and alarms nobody."""
+    return engines(names, _joined(f'{SERVICE_LABEL}!=""', STABLE | more), suffix)
 
 
 def rate(selector: str, window: str = "$__rate_interval") -> str:

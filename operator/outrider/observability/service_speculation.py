@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import STACKED, STEPS, Panel, Query, Row, dashed
+from outrider.observability.promql import STABLE, own_of_service, rate, ratio
 from outrider.observability.promql import of_service as of
-from outrider.observability.promql import own_of_service, rate, ratio
 from outrider.observability.service_terms import ACCEPTED, DRAFTED, DRAFTS, SPEEDUP, STEP_SECONDS, STEPS_RUN
 
 EFFICIENCY = Row(
@@ -26,8 +26,8 @@ EFFICIENCY = Row(
             (
                 Query(
                     ratio(
-                        f"sum by (position) ({rate(of(names.NUM_ACCEPTED_TOKENS_PER_POS))})",
-                        f"sum by (position) ({rate(of(names.DRAFT_TOKENS_PER_POS))})",
+                        f"sum by (position) ({rate(of(names.NUM_ACCEPTED_TOKENS_PER_POS, **STABLE))})",
+                        f"sum by (position) ({rate(of(names.DRAFT_TOKENS_PER_POS, **STABLE))})",
                     ),
                     "position {{position}}",
                 ),
@@ -154,8 +154,8 @@ STEP_TIME = Row(
             (
                 Query(
                     ratio(
-                        f"sum by (speculative_tokens) ({rate(of(names.STEP_SECONDS, kind='decode'))})",
-                        f"sum by (speculative_tokens) ({rate(of(names.STEPS, kind='decode'))})",
+                        f"sum by (speculative_tokens) ({rate(of(names.STEP_SECONDS, kind='decode', **STABLE))})",
+                        f"sum by (speculative_tokens) ({rate(of(names.STEPS, kind='decode', **STABLE))})",
                     ),
                     "K {{speculative_tokens}}",
                 ),
@@ -168,7 +168,7 @@ STEP_TIME = Row(
             "none",
             (
                 Query(
-                    ratio(f"sum by (pod) ({rate(of(names.STEP_REQUESTS))})", f"sum by (pod) ({STEPS_RUN})"),
+                    ratio(f"sum by (pod) ({rate(of(names.STEP_REQUESTS, **STABLE))})", f"sum by (pod) ({STEPS_RUN})"),
                     "{{pod}}",
                 ),
             ),
@@ -196,7 +196,8 @@ STEP_TIME = Row(
             "percentunit",
             (
                 Query(
-                    ratio(f"sum({rate(of(names.STEP_SECONDS, kind='mixed'))})", f"sum({STEP_SECONDS})"), "with prefill"
+                    ratio(f"sum({rate(of(names.STEP_SECONDS, kind='mixed', **STABLE))})", f"sum({STEP_SECONDS})"),
+                    "with prefill",
                 ),
             ),
             defaults={"min": 0, "max": 1},

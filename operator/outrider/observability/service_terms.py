@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from outrider.core import engine_metrics as names
 from outrider.observability.panels import Query
-from outrider.observability.promql import known, own_of_service, rate, ratio
+from outrider.observability.promql import STABLE, known, own_of_service, rate, ratio
 from outrider.observability.promql import of_service as of
 
 TOKENS = f"sum({rate(of(names.GENERATION_TOKENS))})"
-DRAFTED = f"sum({rate(of(names.NUM_DRAFT_TOKENS))})"
-ACCEPTED = f"sum({rate(of(names.NUM_ACCEPTED_TOKENS))})"
-DRAFTS = f"sum({rate(of(names.NUM_DRAFTS))})"
+DRAFTED = f"sum({rate(of(names.NUM_DRAFT_TOKENS, **STABLE))})"
+ACCEPTED = f"sum({rate(of(names.NUM_ACCEPTED_TOKENS, **STABLE))})"
+DRAFTS = f"sum({rate(of(names.NUM_DRAFTS, **STABLE))})"
 RUNNING = f"sum({of(names.NUM_REQUESTS_RUNNING)})"
 WAITING = f"sum({of(names.NUM_REQUESTS_WAITING)})"
 REPLICAS = f"count(count by (pod) ({of(names.NUM_REQUESTS_RUNNING)}))"
-STEPS_RUN, STEP_SECONDS = rate(of(names.STEPS)), rate(of(names.STEP_SECONDS))
+STEPS_RUN, STEP_SECONDS = rate(of(names.STEPS, **STABLE)), rate(of(names.STEP_SECONDS, **STABLE))
 SPEEDUP = own_of_service("outrider_speculation_speedup_ratio")
 GPUS = f"{REPLICAS} * {own_of_service('outrider_gpus_per_replica')}"
 COST = ratio(f"1e6 * $gpu_hour / 3600 * {GPUS}", TOKENS)

@@ -44,11 +44,12 @@ others."""
 
 
 def due(service: Service, now_s: float, lease_s: int) -> list[EnginePod]:
-    """Ready pods whose engine has not acknowledged the present generation, or not within a third of the lease."""
+    """Pods of either track that serve and have not acknowledged the present generation, or not within a third of the
+    lease."""
     assert service.state is not None
     pause_s = lease_s * RENEW_AFTER
     pods = []
-    for pod in service.ready_pods:
+    for pod in service.serving_pods:
         answers = (service.acknowledged.get(pod.uid), service.declined.get(pod.uid))
         # A clock that was set back must not stop renewals: an answer from the future is none.
         settled = any(

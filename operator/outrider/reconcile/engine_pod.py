@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from outrider.manifests.meta import ENGINE_CONTAINER, REVISION_LABEL
+from outrider.manifests.meta import ENGINE_CONTAINER, REVISION_LABEL, STABLE, TRACK_LABEL
 from outrider.reconcile.redaction import last_words
 
 Manifest = Mapping[str, Any]
@@ -48,6 +48,8 @@ class EnginePod:
     ready: bool
     terminating: bool
     revision: str
+    track: str = STABLE
+    """``stable``, or ``candidate`` for one of a change on trial."""
     unscheduled: str = ""
     """Why no node takes it, in the scheduler's words; empty if it has a node, or nobody looked yet."""
     failed: str = ""
@@ -98,6 +100,7 @@ class EnginePod:
             ready=ready.get("status") == "True",
             terminating="deletionTimestamp" in meta,
             revision=meta.get("labels", {}).get(REVISION_LABEL, ""),
+            track=meta.get("labels", {}).get(TRACK_LABEL, STABLE),
             unscheduled=scheduled.get("message") or scheduled.get("reason", "") if unscheduled else "",
             failed=": ".join(filter(None, (status.get("reason") or "Failed", status.get("message")))) if failed else "",
             container=container.get("name", ENGINE_CONTAINER),
@@ -115,6 +118,11 @@ class EnginePod:
             devices=_devices(spec),
             priority=spec.get("priority", 0),
         )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes requests, and will for a while."""
+        return self.ready and not self.terminating
 
     @property
     def outlived_its_budget(self) -> bool:

@@ -71,10 +71,10 @@ class QuotaLook:
         return found
 
     def _held(self) -> dict[BudgetKey, int]:
-        """GPUs of the engine pods that are known, those that are on their way out too."""
+        """GPUs of the replicas that are known, those that are on their way out too."""
         held: dict[BudgetKey, int] = {}
         for service in self._registry:
-            for pod in service.pods.values():
+            for pod in service.stable_pods:
                 for resource, number in () if pod.failed else pod.devices:
                     key = (service.key[0], resource)
                     held[key] = held.get(key, 0) + number

@@ -24,6 +24,7 @@ from outrider.core.revisions.analysis import Judgement
 from outrider.core.revisions.trial import Trial
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
+from outrider.manifests.meta import STABLE
 from outrider.reconcile import contention
 from outrider.reconcile.contention import Contention
 from outrider.reconcile.engine_pod import EnginePod
@@ -36,7 +37,6 @@ ServiceKey = tuple[str, str]
 
 OWN_MANAGERS = (FIELD_MANAGER, REPLICAS_MANAGER)
 SERVICE_LABEL = "serving.outrider.dev/service"
-TRACK_LABEL = "serving.outrider.dev/track"
 
 
 @dataclass(slots=True)
@@ -138,14 +138,24 @@ class Service:
             self.contention = contention.asked(self.contention, None)
 
     @property
+    def stable_pods(self) -> list[EnginePod]:
+        """Pods of the stable track, in order of name: the replicas. Those of a candidate are none."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.track == STABLE]
+
+    @property
     def ready_pods(self) -> list[EnginePod]:
-        """Pods that serve, in order of name."""
-        return [pod for _, pod in sorted(self.pods.items()) if pod.ready and not pod.terminating]
+        """Replicas that serve, in order of name."""
+        return [pod for pod in self.stable_pods if pod.serves]
+
+    @property
+    def serving_pods(self) -> list[EnginePod]:
+        """Pods of either track that serve, in order of name."""
+        return [pod for _, pod in sorted(self.pods.items()) if pod.serves]
 
     @property
     def cold_start_s(self) -> float | None:
-        """What starts of its present pods took, seconds: the median, the greater of two; None before any was seen."""
-        seen = [pod.cold_start_s for pod in self.pods.values() if pod.cold_start_s is not None]
+        """What starts of its replicas took, seconds: the median, the greater of two; None before any was seen."""
+        seen = [pod.cold_start_s for pod in self.stable_pods if pod.cold_start_s is not None]
         return median_high(seen) if seen else None
 
 

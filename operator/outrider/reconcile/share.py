@@ -18,7 +18,7 @@ class Quota:
     """Of the ResourceQuota that leaves least."""
     hard: int
     others: int
-    """Held by pods that are no engines."""
+    """Held by pods that are no replicas: those of others, and of candidates."""
 
     @property
     def gpus(self) -> int:

@@ -135,7 +135,7 @@ def claims_of(services: Sequence[Service]) -> list[Claim]:
 
 def _weighted(services: Sequence[Service]) -> list[tuple[Service, float]]:
     """Each priority of the services' pods counts twice the one below it: a first place, and no right to starve."""
-    priorities = {service.key: max((pod.priority for pod in service.pods.values()), default=0) for service in services}
+    priorities = {service.key: max((pod.priority for pod in service.stable_pods), default=0) for service in services}
     ranks = {priority: rank for rank, priority in enumerate(sorted(set(priorities.values())))}
     return [(service, 2.0 ** ranks[priorities[service.key]]) for service in services]
 
@@ -171,7 +171,7 @@ def _present(service: Service) -> int:
     if deployment is None:
         return 0
     replicas: int = deployment["spec"].get("replicas", 1)
-    pods = list(service.pods.values())
+    pods = service.stable_pods
     living = sum(not pod.failed and not pod.terminating for pod in pods)
     refused = rollout.deployment_condition(deployment, "ReplicaFailure").get("status") == "True"
     if refused and not rollout.under_way(deployment, pods):
@@ -209,7 +209,7 @@ def _words(quota: Quota, resource: str, name: str, shares: Shares, services: Ite
     """The quota, and what the other services have of it."""
     told = f"ResourceQuota {quota.name} allows {quota.hard} {resource}"
     if quota.others:
-        told += f", of which pods that are no engines hold {quota.others}"
+        told += f", of which pods that are no replicas hold {quota.others}"
     others = [f"{service.key[1]} {shares.most[service.key[1]]}" for service in services if service.key[1] != name]
     if others:
         more = len(others) - NAMED

@@ -128,7 +128,7 @@ def _conditions(
     service: Service, resolved: Resolved, keda: bool, fault: OperatorError | None, generation: int, now_s: float
 ) -> list[Condition]:
     name = service.key[1]
-    pods = [pod for _, pod in sorted(service.pods.items())]
+    pods = service.stable_pods
     ready_pods = service.ready_pods
     deployment = service.children.get(f"Deployment/{name}")
     spec = None if service.resource is None else service.resource.spec

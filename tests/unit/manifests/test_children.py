@@ -111,7 +111,11 @@ def test_the_disruption_budget_never_blocks_the_drain_of_a_node() -> None:
 def test_the_pod_monitor_adds_the_labels_that_queries_ask_for() -> None:
     spec = made()["PodMonitor"]["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]
-    assert spec["podTargetLabels"] == ["serving.outrider.dev/service", "serving.outrider.dev/track"]
+    assert spec["podTargetLabels"] == [
+        "serving.outrider.dev/service",
+        "serving.outrider.dev/track",
+        "serving.outrider.dev/revision",
+    ]
     assert (endpoint["port"], endpoint["interval"]) == ("http", "5s")
     assert endpoint["relabelings"][0]["targetLabel"] == "pod_uid"
 

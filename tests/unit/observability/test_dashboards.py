@@ -49,7 +49,8 @@ def known() -> set[str]:
 
 def asked(expression: str) -> set[str]:
     """Names of metrics in an expression, without its labels and their values."""
-    bare = re.sub(r'(?<!__name__=~)"[^"]*"', '""', expression).replace("serving_outrider_dev_service", "")
+    bare = re.sub(r'(?<!__name__=~)"[^"]*"', '""', expression)
+    bare = re.sub("serving_outrider_dev_(service|track)", "", bare)
     return set(NAME.findall(bare))
 
 

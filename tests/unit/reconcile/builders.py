@@ -9,6 +9,7 @@ from typing import Any
 from outrider.core import engine_metrics as names
 from outrider.core.series import Series
 from outrider.errors import Forbidden, Unavailable
+from outrider.manifests.meta import TRACK_LABEL
 from outrider.reconcile.control import ControlPass
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.objects import ObjectsPass
@@ -49,6 +50,7 @@ def pod(
     container: Mapping[str, Any] | None = None,
     conditions: Sequence[Mapping[str, Any]] = (),
     revision: str = "r1",
+    track: str = "stable",
     startup_s: int = 1800,
     grace_s: int = 90,
     ready_since: str | None = None,
@@ -60,7 +62,7 @@ def pod(
         "name": name,
         "namespace": "ml",
         "uid": uid or ENGINE_UID + name,
-        "labels": {SERVICE_LABEL: service, "serving.outrider.dev/revision": revision},
+        "labels": {SERVICE_LABEL: service, TRACK_LABEL: track, "serving.outrider.dev/revision": revision},
     }
     if created is not None:
         meta["creationTimestamp"] = created

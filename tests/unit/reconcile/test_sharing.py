@@ -201,7 +201,7 @@ async def test_pods_of_others_count_once_they_have_been_there_for_some_looks() -
     assert town.registry.quotas["ml", "nvidia.com/gpu"].gpus == 5
     await town.run({"chat": 8, "code": 2}, minutes=3)
     assert (town.most("chat"), town.most("code")) == (3, 2)
-    assert "of which pods that are no engines hold 3" in town.condition("CapacityLimited", "chat")[2]  # type: ignore[index]
+    assert "of which pods that are no replicas hold 3" in town.condition("CapacityLimited", "chat")[2]  # type: ignore[index]
 
 
 async def test_an_operator_that_does_not_know_all_pods_yet_takes_none_for_somebody_elses() -> None:

@@ -36,6 +36,7 @@ def test_series_get_the_labels_that_queries_rely_on() -> None:
         "pod_uid",
         "serving_outrider_dev_service",
         "serving_outrider_dev_track",
+        "serving_outrider_dev_revision",
     ]
     assert others["file_sd_configs"] == [{"files": ["targets/*.json"]}]
 
