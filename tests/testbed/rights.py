@@ -54,11 +54,16 @@ class Call:
     uri: str
 
 
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """What an audit log holds so far; a line that is still being written is not among it."""
+    whole, _, _ = path.read_text().rpartition("\n")
+    yield from map(json.loads, whole.splitlines())
+
+
 def calls(log: Path, account: str = OPERATOR) -> Iterator[Call]:
     """Calls of an account in an audit log and in the file kept beside it, those about objects alone."""
     for path in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):
-        for line in path.read_text().splitlines():
-            event = json.loads(line)
+        for event in events(path):
             if event["user"]["username"] == account and "objectRef" in event:
                 yield from _calls(event)
 

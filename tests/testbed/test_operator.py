@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from tests.failures import Failure
-from tests.testbed import operator
+from tests.testbed import operator, rights
 from tests.testbed.alerting import alerted, quiet, series
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
@@ -456,19 +455,9 @@ def test_every_call_was_allowed_and_every_right_was_used(outrider: Cluster, requ
         pytest.skip(
             f"{len(here)} of the module's {MODULE_TESTS} tests run: rights that the others need would look unused"
         )
-    account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
-    lines = map(json.loads, (outrider.logs / "audit.log").read_text().splitlines())
-    calls = [line for line in lines if line["user"]["username"] == account and "objectRef" in line]
-    verdict = "authorization.k8s.io/decision"  # a namespace that ends forbids too, whatever rights one has
-    denied = {(call["verb"], call["requestURI"]) for call in calls if call["annotations"].get(verdict) == "forbid"}
-    assert not denied
-    used = set()
-    for call in calls:
-        reference = call["objectRef"]
-        resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-        used.add((call["verb"], resource))
-        if call["verb"] == "patch" and call["responseStatus"].get("code") == 201:
-            used.add(("create", resource))  # server-side apply of something new needs both
+    made = list(rights.calls(outrider.logs / "audit.log"))
+    assert not [call for call in made if call.denied]
+    used = {(call.right.verb, call.right.resource) for call in made}
     role = yaml.safe_load(outrider.kubectl("get", "clusterrole", "outrider", "-o", "yaml").stdout)
     granted = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     assert granted - used == UNUSED_HERE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testbed import operator
+from tests.testbed import operator, rights
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.keda import API_SERVICE
@@ -152,12 +152,5 @@ def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them
 
 
 def test_nothing_of_it_was_denied(view: ServiceView) -> None:
-    account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
-    calls = map(json.loads, (view.cluster.logs / "audit.log").read_text().splitlines())
-    denied = {
-        (call["verb"], call["requestURI"])
-        for call in calls
-        if call["user"]["username"] == account
-        and call.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
-    }
+    denied = [call for call in rights.calls(view.cluster.logs / "audit.log") if call.denied]
     assert not denied

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testbed import operator
+from tests.testbed import operator, rights
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.kstatus import verdict
@@ -177,13 +177,8 @@ class TestWhatIsMissing:
         becomes_ready(view)
 
     def test_c15_secrets_of_users_are_never_read(self, outrider: Cluster) -> None:
-        account = f"system:serviceaccount:{operator.NAMESPACE}:{operator.ACCOUNT}"
-        lines = map(json.loads, (outrider.logs / "audit.log").read_text().splitlines())
-        read = {
-            line["objectRef"].get("name", "")
-            for line in lines
-            if line["user"]["username"] == account and line.get("objectRef", {}).get("resource") == "secrets"
-        }
+        made = rights.calls(outrider.logs / "audit.log")
+        read = {call.right.name for call in made if call.right.resource == "secrets"}
         assert read == {"chat-admin"}
 
     def test_an_image_that_cannot_be_pulled(self, outrider: Cluster) -> None:

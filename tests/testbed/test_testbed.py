@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.testbed import rights
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.places import REPOSITORY
@@ -107,7 +108,7 @@ def test_a_service_account_may_do_what_its_roles_say_and_no_more(api_cluster: Cl
     refused = api_cluster.kubectl("get", "secrets", f"--kubeconfig={kubeconfig}", check=False)
 
     assert 'User "system:serviceaccount:default:reader" cannot list resource "secrets"' in refused.stderr
-    calls = [json.loads(line) for line in (api_cluster.logs / "audit.log").read_text().splitlines()]
+    calls = list(rights.events(api_cluster.logs / "audit.log"))
     asked = {(call["objectRef"]["resource"], call["responseStatus"]["code"]) for call in calls if "objectRef" in call}
     assert {("configmaps", 200), ("secrets", 403)} <= asked
     assert {call["user"]["username"] for call in calls} == {"system:serviceaccount:default:reader"}
