@@ -112,6 +112,8 @@ class ServiceView:
         return str(triggers[0]["metadata"]["threshold"])
 
     def memory(self) -> dict[str, Any]:
-        """The operator's memory document."""
-        document: dict[str, Any] = json.loads(self.get("configmap", f"{self.name}-memory")["data"]["memory.json"])
+        """The operator's memory document; a new service has none before its first control pass."""
+        name = f"{self.name}-memory"
+        self.cluster.wait_until(f"ConfigMap {name}", lambda: bool(self.get("configmap", name)), 20)
+        document: dict[str, Any] = json.loads(self.get("configmap", name)["data"]["memory.json"])
         return document
