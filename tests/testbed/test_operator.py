@@ -110,7 +110,7 @@ def test_a_drop_of_acceptance_changes_k_on_the_running_engines_and_the_target_in
     }
     target = view.target()
     with Load(outrider, "tuned", "chat", concurrency=64, acceptance=0.85) as load:
-        outrider.wait_until("first change", lambda: view.status()["tuning"]["generation"] > 1, 40)
+        outrider.wait_until("first change", lambda: view.memory()["generation"] > 1, 40)
         outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 3, 40)
         load.acceptance, dropped_s = 0.2, time.monotonic()
         outrider.wait_until("short drafts", lambda: view.status()["tuning"]["speculativeTokens"] <= 1, 60)
@@ -154,7 +154,7 @@ def test_killed_in_mid_change_it_completes_the_change_and_forgets_nothing(outrid
     outrider.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 30)
     pods = {pod["metadata"]["uid"] for pod in view.pods()}
     with Load(outrider, "killed", "chat", concurrency=32, acceptance=0.85) as load:
-        outrider.wait_until("first change", lambda: view.status()["tuning"]["generation"] > 1, 40)
+        outrider.wait_until("first change", lambda: view.memory()["generation"] > 1, 40)
         generation, target = view.memory()["generation"], view.target()
         load.acceptance = 0.2
         outrider.wait_until("decision on record", lambda: view.memory()["generation"] > generation, 60)

@@ -36,6 +36,7 @@ LOOK_S = 12.0
 REST_S = 60.0
 """From the begin of one probe to that of the next, but after a jump: a service that is looked at all the time has no
 schedule."""
+LOOKS_LATER = "a look at it waits for its budget"
 MAX_PERIODS = 4
 """A probe that has not answered by then goes back."""
 
@@ -94,7 +95,7 @@ def explore(proposal: Proposal, facts: Facts) -> Proposal:
         return proposal
     hope, k = max(hopeful)
     if cost_s(facts, k, batch) > state.credit_s:
-        return proposal.say(f"K {k} may be better here; a look at it waits for its budget")
+        return proposal.say(f"K {k} may be better here; {LOOKS_LATER}")
     present = facts.present.at(batch)
     return proposal.probe(
         _with_band(facts.present, facts.config.max_batch_size, batch, k),

@@ -37,6 +37,9 @@ DOUBT = 0.75
 DEAD_BAND_ELSEWHERE = 0.05
 """Gain at any other measured batch size that is worth one: rows must be right before a burst arrives."""
 
+YIELDS_MOST, NO_GAIN = "already yields most", "no schedule is predicted to gain more than"
+"""How it is said that nothing is to be done; which of the two it is changes with the noise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -158,7 +161,7 @@ def highest_goodput(proposal: Proposal, facts: Facts) -> Proposal:
     present = proposal.schedule
     best = objective.best_schedule(facts.outlook, present, facts.config.allowed, doubting=not facts.settling)
     if best == present:
-        message = f"{best} already yields most"
+        message = f"{best} {YIELDS_MOST}"
         return proposal.say(message) if facts.state.probe is None else _answered(proposal, facts.state.probe, message)
     batch = facts.seen.median_batch
     gain = objective.gain(facts.outlook, present, best)
@@ -238,7 +241,7 @@ def dead_band(proposal: Proposal, facts: Facts) -> Proposal:
     gain = worth(facts, proposal.schedule)
     if gain is not None:
         return proposal.say(gain)
-    message = f"no schedule is predicted to gain more than {_needed(facts, proposal.schedule):.1%} at this load"
+    message = f"{NO_GAIN} {_needed(facts, proposal.schedule):.1%} at this load"
     if facts.state.probe is not None:
         return _answered(proposal, facts.state.probe, message)
     return proposal.hold(facts.state.schedule, "DeadBand", message)

@@ -1,7 +1,7 @@
 """The status of a service: put together from what passes found, written when it says something new.
 
-Shown numbers are rounded and have a dead band, and what only drifts is written twice a minute at most: each write wakes
-every watcher of the object, ourselves included.
+Shown numbers are rounded and have a dead band, what only drifts is written twice a minute at most, and a short look at
+another K is not written at all: each write wakes every watcher of the object, ourselves included.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from outrider.reconcile import conditions, demands, events, measures, scaling_co
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
-from outrider.reconcile.steadiness import hard, steady
+from outrider.reconcile.steadiness import hard, same, steady
 
 SOFT_EVERY_S = 30.0
 """Between two writes that only follow a drift."""
@@ -94,9 +94,10 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         service.status = stored if isinstance(stored, dict) else None
     if service.status is not None:
         document = steady(service.status, document)
-        if document == service.status:
+        if same(document, service.status):
             return
-        if hard(document) == hard(service.status) and now_s < service.status_written_s + SOFT_EVERY_S:
+        drifts = hard(document) == hard(service.status)
+        if drifts and (_looking(service) or now_s < service.status_written_s + SOFT_EVERY_S):
             return
     namespace, name = service.key
     manifest: Manifest = {
@@ -118,6 +119,13 @@ async def write(service: Service, status: Status, neighbours: Neighbours) -> Non
         now = _find(type_, status.conditions)
         if now is not None:
             await warn(service, _find(type_, before), now, neighbours)
+
+
+def _looking(service: Service) -> bool:
+    """A short look at another K is under way, or just ended: the log, the metrics and the memory document tell of it. A
+    status that did so would be written twice a look."""
+    looks = service.outcome is not None and {change.kind for change in service.outcome.changes} == {"Probe"}
+    return looks or (service.state is not None and service.state.probe is not None)
 
 
 def _find(type_: str, found: Sequence[Condition]) -> Condition | None:
@@ -260,7 +268,7 @@ def _tuning(service: Service, resolved: Resolved, effective: EffectiveSettings |
     return TuningStatus(
         mode=mode,
         policy=policy,
-        schedule=str(state.schedule),
+        schedule=str(state.schedule if state.probe is None else state.probe.before),
         generation=state.generation,
         speculative_tokens=outcome.num_speculative_tokens if outcome else state.schedule.at(1),
         acceptance_length=None if length is None else f"{length.value:.2f}",

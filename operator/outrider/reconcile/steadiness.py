@@ -8,12 +8,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from outrider.core.exploration import LOOKS_LATER
+from outrider.core.guards import NO_GAIN, YIELDS_MOST
+
 LENGTH_BAND, RATE_BAND = 0.05, 3
 """Changes of acceptance length and of acceptance rate in percent that are not worth showing."""
+_LAST = re.compile(r"[0-9]+$")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 SENTENCE_BAND = 0.2
 """The same for a number in a sentence, as a share of it: the capacity of an engine under constant load wavers by a
 sixth."""
+AT_REST = (YIELDS_MOST, NO_GAIN, LOOKS_LATER)
+"""Words of sentences that take turns while nothing happens."""
 WHOLE = 10
 """Smaller whole numbers, such as K, are never nearly the same."""
 
@@ -36,8 +42,25 @@ def steady(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether nothing differs but the schedule's generation: looks at another K, there and back, count it up."""
+    return _without_generation(one) == _without_generation(other)
+
+
+def _without_generation(document: dict[str, Any]) -> dict[str, Any]:
+    tuning = {name: value for name, value in document.get("tuning", {}).items() if name != "generation"}
+    conditions = [
+        {**one, "message": _LAST.sub("#", one.get("message", ""))} if one.get("reason") == "Acknowledged" else one
+        for one in document.get("conditions", [])
+    ]
+    return {**document, "tuning": tuning, "conditions": conditions}
+
+
 def _says_the_same(before: str, after: str) -> bool:
-    """Whether two sentences differ in nothing but numbers, and in these by little."""
+    """Whether two sentences differ in nothing but numbers, and in these by little; or both say that nothing is to be
+    done."""
+    if all(any(words in said for words in AT_REST) for said in (before, after)):
+        return True
     if _NUMBER.sub("#", before) != _NUMBER.sub("#", after):
         return False
     return all(map(_nearly, _NUMBER.findall(before), _NUMBER.findall(after)))
@@ -53,7 +76,7 @@ def _nearly(before: str, after: str) -> bool:
 def hard(document: dict[str, Any]) -> dict[str, Any]:
     """The part whose change is news: all but numbers and sentences that drift with the load."""
     soft = {
-        "tuning": ("acceptanceLength", "acceptanceRatePercent", "reason", "speculativeTokens"),
+        "tuning": ("acceptanceLength", "acceptanceRatePercent", "reason", "speculativeTokens", "generation"),
         "capacity": ("replicasForLoad", "reason", "limitedBy"),
     }
     news = {**document}

@@ -16,7 +16,7 @@ from outrider.core.capacity import UNKNOWN, Capacity
 from outrider.core.controller import Outcome
 from outrider.core.decision import Change, Hold, Proposal
 from outrider.core.schedule import Row, Schedule, parse_text
-from outrider.core.state import ControllerState, initial_state
+from outrider.core.state import ControllerState, Probe, initial_state
 from outrider.errors import InvalidSpec
 from outrider.reconcile import status
 from outrider.reconcile.registry import Service
@@ -342,6 +342,19 @@ class TestWriting:
         world, service = await self.written()
         service.state = state
         assert await self.write(world, service) == 2
+
+    async def test_a_look_at_another_k_is_not_written_and_neither_is_the_way_back(self) -> None:
+        world, service = known()
+        service.acknowledged = {ENGINE_UID + name: (17, NOW_S) for name in ("chat-a", "chat-b")}
+        assert await self.write(world, service) == 1
+        looks, back = (Change(NOW_S, "Probe", "1-256:3", "1-256:1", said) for said in ("probe: K 1", "probe ended"))
+        for generation, probe, change in ((18, Probe(STATE.schedule, NOW_S), looks), (19, None, back)):
+            schedule = STATE.schedule if probe is None else parse_text("1-256:1")
+            service.state = replace(STATE, schedule=schedule, generation=generation, probe=probe)
+            service.acknowledged = dict.fromkeys(service.acknowledged, (generation, NOW_S))
+            world.clock.advance(SOFT_EVERY_S)
+            said = Proposal(schedule, (change.reason,))
+            assert await self.write(world, service, changes=(change,), proposal=said, num_speculative_tokens=1) == 1
 
     async def test_a_condition_that_turns_is_written_at_once(self) -> None:
         world, service = await self.written()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.reconcile.steadiness import hard, steady
+from outrider.reconcile.steadiness import hard, same, steady
 
 SHOWN = "with 109 requests in flight the first token takes 2000 ms; K 3 may yield 3.1% more"
 
@@ -45,3 +45,33 @@ def test_news_is_neither_a_sentence_nor_a_message() -> None:
     one = {**document(SHOWN), "conditions": [condition]}
     assert hard(one) == hard({**document("other"), "conditions": [{**condition, "message": "3 engines"}]})
     assert hard(one) != hard({**document(SHOWN), "conditions": [{**condition, "status": "False"}]})
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        pytest.param("no schedule is predicted to gain more than 3.1% at this load", True, id="another way to say it"),
+        pytest.param("K 4 may be better here; a look at it waits for its budget", True, id="a look that waits"),
+        pytest.param("predicted gain 3.8% at the present load", False, id="something to do"),
+        pytest.param("no tokens were generated in the window", False, id="nothing to judge"),
+    ],
+)
+def test_of_sentences_by_which_nothing_is_to_be_done_the_first_stays(said: str, kept: bool) -> None:
+    before, after = document(SHOWN), document(SHOWN)
+    before["tuning"]["reason"], after["tuning"]["reason"] = "1-256:3 already yields most", said
+    shown = steady(before, after)["tuning"]["reason"]
+    assert (shown != said) is kept
+
+
+def acknowledged(generation: int, **changes: Any) -> dict[str, Any]:
+    message = f"2 engines acknowledged schedule {generation}"
+    condition = {"type": "ScheduleApplied", "status": "True", "reason": "Acknowledged", "message": message, **changes}
+    return {**document(SHOWN, generation=generation), "conditions": [condition]}
+
+
+def test_a_generation_that_was_counted_up_is_nothing_new_by_itself() -> None:
+    assert same(acknowledged(7), acknowledged(19))
+    assert hard(acknowledged(7)) == hard(acknowledged(19))
+    assert not same(acknowledged(7), acknowledged(19, reason="Delivering"))
+    assert not same(acknowledged(7), acknowledged(7, message="3 engines acknowledged schedule 7"))
+    assert not same(acknowledged(7), {**acknowledged(7), "tuning": {"schedule": "1-256:2", "generation": 7}})
