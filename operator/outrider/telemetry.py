@@ -120,6 +120,8 @@ _OF_PASSES = (
 """What control passes find."""
 _FINDINGS = (*_OF_PASSES, MAX_REPLICAS, GPUS_PER_REPLICA, OBJECTIVE_SECONDS, CONDITIONS)
 _known: set[tuple[str, str]] = set()
+_held: dict[tuple[str, str], int] = {}
+"""What was told last as `HELD_REQUESTS`."""
 
 
 def keep(services: set[tuple[str, str]]) -> None:
@@ -131,6 +133,7 @@ def keep(services: set[tuple[str, str]]) -> None:
                 metric.remove(*gone)
         for findings in _FINDINGS:
             findings.tell(gone, {})
+        _held.pop(gone, None)
     _known.clear()
     _known.update(services)
 
@@ -161,10 +164,18 @@ def hold(service: tuple[str, str], requests: int | None) -> None:
     It turns into NaN, which is above no number, when nobody has told it anew for `HELD_S`.
     """
     if requests is not None:
+        _held[service] = requests
         HELD_REQUESTS.labels(*service).set_function(partial(_while_fresh, requests, time.monotonic()))
         return
+    _held.pop(service, None)
     with contextlib.suppress(KeyError):  # it was never set
         HELD_REQUESTS.remove(*service)
+
+
+def tell_again(service: tuple[str, str]) -> None:
+    """The number of held requests that was told last holds from now on."""
+    if service in _held:
+        hold(service, _held[service])
 
 
 def _while_fresh(value: float, told_s: float) -> float:

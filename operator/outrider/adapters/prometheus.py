@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from email.utils import parsedate_to_datetime
 from operator import lt
 from sys import intern
@@ -24,6 +24,7 @@ from urllib3.util import Retry
 
 from outrider.adapters.prometheus_access import Access
 from outrider.core import engine_metrics as names
+from outrider.core.glance import GLANCED
 from outrider.core.series import Series
 from outrider.errors import AccessDenied, Malformed, MetricsError
 
@@ -78,8 +79,11 @@ class Prometheus:
         self._client = PrometheusConnect(url, session=session, retry=Retry(total=0), timeout=timeout_s, method="POST")
         self.url, self._access, self._timeout_s = url, access, timeout_s
 
-    async def engine_series(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
-        """Samples of the stable track's engines between ``at_s - window_s`` and ``at_s``, by service.
+    async def engine_series(
+        self, window_s: float, at_s: float, services: Collection[ServiceKey] | None = None
+    ) -> dict[ServiceKey, list[Series]]:
+        """Samples of the stable track's engines between ``at_s - window_s`` and ``at_s``, by service; of all services,
+        or of some, and then perhaps of namesakes.
 
         Raises:
             Unreachable: no answer in time.
@@ -88,8 +92,12 @@ class Prometheus:
             MetricsError: its clock and ours tell different times.
         """
         # One after another: while it is read an answer takes several times the memory that it takes afterwards.
-        answers = [await self._query(query, at_s) for query in queries(window_s)]
+        answers = [await self._query(query, at_s) for query in queries(window_s, services)]
         return await asyncio.to_thread(by_service, answers)
+
+    async def glance(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
+        """The same for the few families of `outrider.core.glance`, of all services; raises the same."""
+        return await asyncio.to_thread(by_service, [await self._query(_query_of(GLANCED, window_s), at_s)])
 
     async def _query(self, query: str, at_s: float) -> list[Row]:
         # The library is synchronous; a thread keeps it off the event loop, and the session ends it when time is up.
@@ -127,10 +135,23 @@ def _date_s(response: requests.Response) -> float:
         return time.time()
 
 
-def queries(window_s: float) -> list[str]:
-    """The queries of one control pass."""
-    selector = f'{SERVICE_LABEL}!="",namespace!="",{TRACK_LABEL}="stable"'
-    return [f'{{__name__=~"{"|".join(group)}",{selector}}}[{math.ceil(window_s)}s]' for group in GROUPS]
+def queries(window_s: float, services: Collection[ServiceKey] | None = None) -> list[str]:
+    """The queries for all services, or for some."""
+    return [_query_of(group, window_s, services) for group in GROUPS]
+
+
+def _query_of(group: Sequence[str], window_s: float, services: Collection[ServiceKey] | None = None) -> str:
+    namespace, service = 'namespace!=""', f'{SERVICE_LABEL}!=""'
+    if services is not None:
+        namespace = f'namespace=~"{_any_of(namespace for namespace, _ in services)}"'
+        service = f'{SERVICE_LABEL}=~"{_any_of(name for _, name in services)}"'
+    matchers = f'__name__=~"{"|".join(group)}",{service},{namespace},{TRACK_LABEL}="stable"'
+    return f"{{{matchers}}}[{math.ceil(window_s)}s]"
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern, as a string in PromQL has it; names may have dots."""
+    return "|".join(sorted({text.replace(".", "[.]") for text in texts}))
 
 
 def rows(result: Any) -> list[Row]:

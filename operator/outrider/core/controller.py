@@ -132,6 +132,19 @@ def control(
     return replace(outcome, account=found, least_replicas=_least(config, state, predicted, now_s))
 
 
+def catch_up(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> ControllerState:
+    """Take in what happened while the last decision stood, before `control` is given what moved since.
+
+    In one increment a collapse of one period would drown in the quiet ones before it, and be seen a period late.
+    """
+    since_s = state.learned_until_s
+    state = learning.follow_load(config, state, increment, increment)
+    state = learning.learn(config, state, increment).state
+    if since_s is not None and state.learned_until_s is not None:
+        state = exploration.earn(state, state.learned_until_s - since_s, config.period_s)
+    return state
+
+
 def _account(config: ControllerConfig, state: ControllerState, increment: Observation | Missing) -> StepAccount | None:
     """By the model of the pass before: what this one learns is no prediction any more."""
     model = None if state.fitted is None else state.fitted.model

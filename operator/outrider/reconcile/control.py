@@ -1,7 +1,7 @@
 """The control pass: observe the whole fleet at once, decide for each service, deliver what changed.
 
-    one query per family of metrics ─▶ for each service: observe ─▶ decide ─▶ remember ─▶ deliver ─▶ events and status
-                                    └▶ for each namespace with a GPU quota: share it out
+    a glance at all ─▶ one query per family of metrics ─▶ for each service: observe ─▶ decide ─▶ remember ─▶ deliver
+                     └▶ what did not move stands        └▶ for each namespace with a GPU quota: share it out
 
 A decision is written to the memory document before any engine hears of it. Whoever starts after a crash then finds the
 decision and completes it; the other way round an engine could run a schedule that nobody remembers.
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
 from outrider import telemetry
-from outrider.core.controller import Outcome, control
+from outrider.core.controller import Outcome, catch_up, control
 from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
+from outrider.core.standing import TURNS
 from outrider.errors import MetricsError
 from outrider.reconcile import delivery, demands, edge, events, measures, persistence
+from outrider.reconcile.attention import FEW, Attentions, names, parts
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 from outrider.reconcile.sharing import Sharing
-from outrider.reconcile.status import SOFT_EVERY_S
 
 logger = logging.getLogger(__name__)
 
@@ -40,35 +41,95 @@ _COUNTERS = {"Schedule": telemetry.SCHEDULE_CHANGES, "Target": telemetry.TARGET_
 class ControlPass:
     """Runs over the registry; ``reconcile`` is told of services whose children or status have to follow."""
 
-    def __init__(self, registry: Registry, neighbours: Neighbours, reconcile: Callable[[ServiceKey], None]) -> None:
+    def __init__(
+        self, registry: Registry, neighbours: Neighbours, reconcile: Callable[[ServiceKey], None], few: int = FEW
+    ) -> None:
+        """``few`` services at the most are all judged in each pass."""
+        self._few = few
         self._registry, self._neighbours, self._reconcile = registry, neighbours, reconcile
+        self._attentions = Attentions()
         self._sharing = Sharing(registry, neighbours.settings.gpu_settle_s, reconcile)
 
     async def run(self) -> None:
         """One pass over all services; never raises for a neighbour's fault."""
         now_s = self._neighbours.clock()
         with telemetry.CONTROL_PASS_SECONDS.time():
-            series = await self._fetch(now_s)
-            async with asyncio.TaskGroup() as group:
-                for service in self._registry:
-                    group.create_task(self._one(service, series, now_s))
-                    # Deciding is arithmetic: without a pause events, and with them changes of a spec, would wait for
-                    # the whole fleet's.
-                    await asyncio.sleep(0)
+            due, fault = await self._let_stand(now_s)
+            for part in [due] if self._small else parts(due):
+                fault = await self._judge(part, fault)
             self._sharing.run(now_s)
         telemetry.keep({service.key for service in self._registry})
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
 
-    async def _fetch(self, now_s: float) -> Mapping[ServiceKey, list[Series]] | Missing:
-        """Samples of the fleet, back to the beginning of the window."""
-        settings = self._neighbours.settings
-        # Two scrape intervals more, so that a counter's base sample before the window is there too.
-        span_s = max(settings.window_s, 2.0 * settings.control_period_s) + 2.0 * settings.scrape_interval_s
+    async def _let_stand(self, now_s: float) -> tuple[list[Service], Missing | None]:
+        """Of a large fleet, leave alone what does as it did; returns the services to judge, and why there are no
+        metrics to do so."""
+        fleet, settings = list(self._registry), self._neighbours.settings
+        if self._small:
+            self._attentions.forget()
+            return fleet, None
         try:
-            return await self._neighbours.metrics.engine_series(span_s, now_s)
+            glances = await self._neighbours.metrics.glance(2.0 * settings.scrape_interval_s, now_s)
         except MetricsError as error:
-            logger.warning("no metrics: %s", error.message, extra={"reason": error.reason})
-            return Missing(error.reason, error.message)
+            return fleet, _missing(error)
+        found = self._attentions.sort(fleet, glances, now_s)
+        await self._each(found.stands, lambda service: self._stand(service, now_s))
+        return found.due, None
+
+    @property
+    def _small(self) -> bool:
+        return len(self._registry) <= self._few
+
+    async def _judge(self, services: Sequence[Service], fault: Missing | None) -> Missing | None:
+        """Decide for some services at the time that it is by then; returns why there were no metrics."""
+        now_s = self._neighbours.clock()
+        series = fault or await self._fetch(None if len(services) == len(self._registry) else names(services), now_s)
+        await self._each(services, lambda service: self._one(service, series, now_s))
+        return series if isinstance(series, Missing) else None
+
+    async def _each(self, services: Iterable[Service], work: Callable[[Service], Coroutine[None, None, None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for service in services:
+                group.create_task(work(service))
+                # Deciding is arithmetic: without a pause events, and with them changes of a spec, would wait for the
+                # whole fleet's.
+                await asyncio.sleep(0)
+
+    async def _fetch(
+        self, services: Collection[ServiceKey] | None, now_s: float
+    ) -> Mapping[ServiceKey, list[Series]] | Missing:
+        """Samples of the fleet, or of a part of it, back to the beginning of the window and of what was not learnt."""
+        if services is not None and not services:
+            return {}
+        # Two scrape intervals more, so that a counter's base sample before the window is there too.
+        span_s = self._reach_s() + 2.0 * self._neighbours.settings.scrape_interval_s
+        try:
+            if services is None:
+                return await self._neighbours.metrics.engine_series(span_s, now_s)
+            return await self._neighbours.metrics.engine_series(span_s, now_s, services)
+        except MetricsError as error:
+            return _missing(error)
+
+    def _reach_s(self) -> float:
+        """How far back samples are read: where decisions stand, there is more to learn at a time."""
+        settings = self._neighbours.settings
+        turns = 0 if self._small else TURNS + 1
+        return max(settings.window_s, turns * settings.control_period_s)
+
+    async def _stand(self, service: Service, now_s: float) -> None:
+        """Tell again what still holds, and see that engines have it."""
+        if service.lock.locked() or service.outcome is None:
+            return
+        async with service.lock:
+            demands.stand(service, now_s)
+            telemetry.tell_again(service.key)
+            if service.outcome.hold is not None:
+                telemetry.HOLDS.labels(service.outcome.hold.reason).inc()
+            fault = await edge.attempt(service.key, self._hand_out(service))
+            if fault is not None:
+                logger.warning("%s", fault.message, extra=_keys(service) | {"reason": fault.reason})
+        if self._attentions.news(service, now_s, calm=True):
+            self._reconcile(service.key)
 
     async def _one(self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float) -> None:
         if service.lock.locked():
@@ -78,13 +139,13 @@ class ControlPass:
             if service.config is None:
                 telemetry.silence(service.key)
             elif service.state is not None:  # else its memory was not read yet
-                news = service.looked_s + SOFT_EVERY_S <= now_s
                 seen = (service.outcome is None, service.metrics)
                 fault = await edge.attempt(service.key, self._decide(service, series, now_s))
                 if fault is not None:
                     logger.warning("%s", fault.message, extra=_keys(service) | {"reason": fault.reason})
                 changed = service.outcome is not None and bool(service.outcome.changes)
-                news |= changed or seen != (service.outcome is None, service.metrics)
+                news = changed or seen != (service.outcome is None, service.metrics)
+                news = news or self._attentions.news(service, now_s, calm=not self._small)
         if news:
             self._reconcile(service.key)
 
@@ -93,17 +154,31 @@ class ControlPass:
     ) -> None:
         assert service.config is not None
         assert service.state is not None
+        attention = self._attentions.of(service)
+        if attention.moved and attention.stood_s is not None and not isinstance(series, Missing):
+            self._catch_up(service, series.get(service.key, []), attention.stood_s, now_s)
         window, increment = self._observe(service, series, now_s)
         if not isinstance(window, Missing):
             delivery.check(service, window, self._neighbours)
         outcome = control(service.config, service.state, window, increment, now_s)
         service.outcome, service.state = outcome, outcome.state
+        self._attentions.judged(service, outcome, window, now_s)
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)
         measures.decided(service.key, service.config, window, outcome)
         telemetry.desire(service.key, demands.observe(service, window, now_s))
         telemetry.hold(service.key, demands.held_requests(service, window))
         await self._carry_out(service, outcome, now_s)
+
+    def _catch_up(self, service: Service, mine: list[Series], until_s: float, now_s: float) -> None:
+        """Learn what happened while the last decision stood, so that what moved since is seen for itself."""
+        assert service.config is not None
+        assert service.state is not None
+        since_s = service.state.learned_until_s
+        if since_s is None or not now_s - self._reach_s() <= since_s < until_s:
+            return
+        (increment,) = observe_since(mine, (since_s,), until_s, pods=self._settled(service, now_s))
+        service.state = catch_up(service.config, service.state, increment)
 
     def _observe(
         self, service: Service, series: Mapping[ServiceKey, list[Series]] | Missing, now_s: float
@@ -118,7 +193,7 @@ class ControlPass:
         mine = series.get(service.key, [])
         window_s = settings.window_s
         learned_s = now_s - window_s if state is None or state.learned_until_s is None else state.learned_until_s
-        moments_s = (now_s - window_s, max(learned_s, now_s - window_s))
+        moments_s = (now_s - window_s, max(learned_s, now_s - self._reach_s()))
         settled = self._settled(service, now_s)
         if settled == pods:
             window, increment = observe_since(mine, moments_s, now_s, pods=pods)
@@ -140,10 +215,18 @@ class ControlPass:
         service.unannounced += [change for change in outcome.changes if change.kind != "Probe"]
         if now_s >= service.saved_s + SAVE_EVERY_S:
             await persistence.save(service, self._neighbours)
+        await self._hand_out(service)
+
+    async def _hand_out(self, service: Service) -> None:
         await delivery.bring_up_to_date(service, self._neighbours)
         while service.unannounced:
             await events.post(service, service.unannounced[0], self._neighbours)
             service.unannounced.pop(0)
+
+
+def _missing(error: MetricsError) -> Missing:
+    logger.warning("no metrics: %s", error.message, extra={"reason": error.reason})
+    return Missing(error.reason, error.message)
 
 
 async def every(period_s: float, run: Callable[[], Awaitable[None]], wake: asyncio.Event) -> None:

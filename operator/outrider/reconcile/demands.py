@@ -34,6 +34,12 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
     return min(max(least, wanted), within_share(service, most))
 
 
+def stand(service: Service, now_s: float) -> None:
+    """What was wanted at the last look is wanted still."""
+    if service.demand.looks:
+        service.demand = demand.seen(service.demand, service.demand.looks[-1][1], service.demand.shortfall, now_s)
+
+
 def held_requests(service: Service, window: Observation | Missing) -> int | None:
     """The least that KEDA's in-flight trigger is to see, so that no replica goes that would have to come back; None
     where nothing is to be kept, or another trigger does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,8 +42,13 @@ class KubeApi(Protocol):
 class MetricsStore(Protocol):
     """Prometheus."""
 
-    async def engine_series(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
-        """Samples of all engines by service."""
+    async def engine_series(
+        self, window_s: float, at_s: float, services: Collection[tuple[str, str]] | None = ...
+    ) -> Mapping[tuple[str, str], list[Series]]:
+        """Samples of engines by service: of all, or of these at least."""
+
+    async def glance(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
+        """The few families that `outrider.core.glance` reads, of all services."""
 
 
 class Engines(Protocol):

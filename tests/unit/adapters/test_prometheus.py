@@ -15,6 +15,7 @@ from aiohttp import web
 
 from outrider.adapters.prometheus import GROUPS, Prometheus, queries
 from outrider.core import engine_metrics as names
+from outrider.core.glance import GLANCED
 from outrider.core.series import Series
 from outrider.errors import Malformed, MetricsError, Unreachable
 from tests.failures import Failure
@@ -87,6 +88,20 @@ class TestQueries:
 
     def test_windows_are_whole_seconds_and_never_too_short(self) -> None:
         assert all(query.endswith("[31s]") for query in queries(30.2))
+
+    def test_of_some_services_these_alone_are_asked_for_by_their_whole_names(self) -> None:
+        found = queries(40.0, [("ml", "chat"), ("ml", "code.v2"), ("dev", "chat")])
+        assert len(found) == len(GROUPS)
+        for query in found:
+            assert 'namespace=~"dev|ml"' in query
+            assert 'serving_outrider_dev_service=~"chat|code[.]v2"' in query
+
+    async def test_a_glance_is_one_call_for_the_few_families_that_it_needs(self) -> None:
+        async with serving(answer(body=matrix())) as server:
+            await Prometheus(server.url).glance(10.0, AT_S)
+        (asked,) = server.asked
+        assert asked.query["query"].endswith('serving_outrider_dev_track="stable"}[10s]')
+        assert set(asked.query["query"].split('"')[1].split("|")) == set(GLANCED)
 
     async def test_a_fetch_is_that_many_calls_all_at_one_moment(self) -> None:
         _, server = await ask(answer(body=matrix()))

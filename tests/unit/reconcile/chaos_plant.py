@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,7 +132,9 @@ class LyingMetrics(FakeMetrics):
         super().__init__()
         self.engines, self.lies, self.rng = engines, set[str](), rng
 
-    async def engine_series(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
+    async def engine_series(
+        self, window_s: float, at_s: float, services: Collection[tuple[str, str]] | None = None
+    ) -> Mapping[tuple[str, str], list[Series]]:
         for lie, error in (
             ("gone", Unreachable("PrometheusUnreachable", "no answer")),
             ("refused", AccessDenied("PrometheusRefused", "who are you?")),

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outrider.adapters.engine import Acknowledgement
+from outrider.core.glance import GLANCED
 from outrider.core.schedule import Schedule
 from outrider.core.series import Series
 from outrider.errors import Conflict, EngineError, KeyRefused, KubeError, NotFound, OperatorError, StaleGeneration
@@ -291,12 +292,32 @@ class FakeMetrics:
         self.error: OperatorError | None = None
         self.asked: list[tuple[float, float]] = []
         """Span and time of each call, seconds."""
+        self.asked_of: list[set[str] | None] = []
+        """The services that it was about, by name; None for all."""
+        self.glances = 0
+        """How often it was asked for a few numbers."""
 
-    async def engine_series(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
+    async def engine_series(
+        self, window_s: float, at_s: float, services: Collection[tuple[str, str]] | None = None
+    ) -> Mapping[tuple[str, str], list[Series]]:
         self.asked.append((window_s, at_s))
+        self.asked_of.append(None if services is None else {name for _, name in services})
         if self.error is not None:
             raise self.error
-        return self.series
+        return {key: found for key, found in self.series.items() if services is None or key in services}
+
+    async def glance(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
+        self.glances += 1
+        if self.error is not None:
+            raise self.error
+        return {key: list(_newest(found, at_s - window_s, at_s)) for key, found in self.series.items()}
+
+
+def _newest(found: Iterable[Series], after_s: float, until_s: float) -> Iterator[Series]:
+    for one in found:
+        samples = tuple(sample for sample in one.samples if after_s < sample[0] <= until_s)
+        if one.name in GLANCED and samples:
+            yield replace(one, samples=samples)
 
 
 @dataclass(slots=True)
