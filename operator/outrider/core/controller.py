@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from outrider.core import acceptance, bursts, exploration, guards, latency, learning, verification
+from outrider.core import schedule as schedules
 from outrider.core import target as targets
 from outrider.core.acceptance import MIN_DRAFTS, Estimate
 from outrider.core.capacity import UNKNOWN, Capacity, capacity, least_replicas
@@ -156,21 +157,23 @@ def _account(config: ControllerConfig, state: ControllerState, increment: Observ
 def _within_bounds(
     config: ControllerConfig, state: ControllerState, now_s: float
 ) -> tuple[ControllerState, Change | None]:
-    """Return to the initial schedule when the resource no longer allows the present one."""
+    """Leave what the resource no longer allows: for its least K at batch sizes with less, else for the initial
+    schedule."""
     if config.frozen:
         return state, None
-    fixed = config.mode in ("Fixed", "Off", "Observe") and state.schedule != config.initial
-    outside = (
-        not set(state.schedule.values) <= set(config.values)
-        or max(state.schedule.values) < config.min_speculative_tokens
-    )
-    if not fixed and not outside and state.schedule.max_batch_size == config.max_batch_size:
+    present, least = state.schedule, min(config.allowed, default=0)
+    fixed = config.mode in ("Fixed", "Off", "Observe") and present != config.initial
+    if fixed or not set(present.values) <= set(config.values) or present.max_batch_size != config.max_batch_size:
+        allowed = config.initial
+    elif min(present.values) < least:
+        allowed = schedules.from_lookup([max(k, least) for k in present.lookup(config.max_batch_size)[1:]])
+    else:
         return state, None
     reason = f"mode {config.mode} runs the schedule of the resource" if fixed else "the resource's bounds changed"
-    change = Change(now_s, "Schedule", str(state.schedule), str(config.initial), reason)
+    change = Change(now_s, "Schedule", str(present), str(allowed), reason)
     moved = replace(
         state,
-        schedule=config.initial,
+        schedule=allowed,
         generation=state.generation + 1,
         schedule_changed_s=now_s,
         trial=None,

@@ -66,7 +66,9 @@ def test_each_window_is_learnt_once() -> None:
         ),
         pytest.param({"mode": "Observe"}, "1-256:3", "mode Observe", id="Observe"),
         pytest.param({"values": (0, 1, 3)}, "1-256:3", "bounds changed", id="a K that the engine no longer has"),
-        pytest.param({"min_speculative_tokens": 6}, "1-256:3", "bounds changed", id="a lower bound above all of it"),
+        pytest.param(
+            {"min_speculative_tokens": 2}, "1-64:5 65-256:2", "bounds changed", id="a least K above some of it"
+        ),
         pytest.param(
             {"max_batch_size": 64, "initial": parse_text("1-64:3")},
             "1-64:3",
@@ -75,7 +77,7 @@ def test_each_window_is_learnt_once() -> None:
         ),
     ],
 )
-def test_a_schedule_that_the_resource_no_longer_allows_goes_back_to_the_initial_one(
+def test_a_schedule_that_the_resource_no_longer_allows_is_left(
     changes: dict[str, Any], schedule: str, reason: str
 ) -> None:
     before = learnt(schedule=parse_text("1-64:5 65-256:1"), generation=4)
