@@ -79,6 +79,8 @@ class Wish:
     """Specs that engines and replicas may still follow: the last, and those before it that were not yet carried out."""
     edited_s: float
     """When the user, or somebody who tampers with children, last did something; monotonic."""
+    unheard_s: float = 0.0
+    """When the operator was last seen not to have looked at the user's last word; monotonic."""
     templates: dict[int, set[str]] = field(default_factory=dict)
     """Digests of the Deployment's template, by generation of the resource."""
     reached: bool = False

@@ -55,7 +55,7 @@ class Watch:
             self._resource(name, wish, resource)
             deployment = wish.view.get("deployment")
             self._template(name, wish, resource, deployment)
-            self._replicas(name, wish, deployment)
+            self._replicas(name, wish, resource, deployment)
             self._narrow(wish, resource, deployment)
             if not self.stage.frozen:
                 self._engines(name, wish)
@@ -102,14 +102,17 @@ class Watch:
         self.counts["templates"] += 1
         assert len(seen) == 1, f"{name}: generation {generation} has had {len(seen)} pod templates"
 
-    def _replicas(self, name: str, wish: Wish, deployment: Mapping[str, Any]) -> None:
+    def _replicas(self, name: str, wish: Wish, resource: Mapping[str, Any], deployment: Mapping[str, Any]) -> None:
         if not deployment:
             wish.held, wish.reached = None, False
             return
         number, least = deployment["spec"]["replicas"], min(_least(spec) for spec in wish.lately)
         wish.reached |= number >= least
         assert number >= least or not wish.reached, f"{name}: {number} replicas, and the least is {least}"
-        quiet_s = time.monotonic() - max(self.stage.blind_s, wish.edited_s)
+        if resource.get("status", {}).get("observedGeneration") != resource["metadata"]["generation"]:
+            # The operator was away: what its user asked for may still take a replica.
+            wish.unheard_s, wish.held = time.monotonic(), None
+        quiet_s = time.monotonic() - max(self.stage.blind_s, wish.edited_s, wish.unheard_s)
         if not self.stage.store.lie or quiet_s < BLIND_AFTER_S:
             return
         self.counts["replicas without metrics"] += 1
