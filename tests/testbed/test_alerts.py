@@ -17,7 +17,7 @@ from outrider.observability import alerts
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "charts" / "outrider" / "files" / "alerts.yaml"
 INTERVAL = "15s"
-ENGINE = 'namespace="ml",pod="chat-a",serving_outrider_dev_service="chat"'
+ENGINE = 'namespace="ml",pod="chat-a",serving_outrider_dev_service="chat",serving_outrider_dev_track="stable"'
 OWN = 'namespace="ml",service="chat"'
 RENAMED = 'namespace="outrider-system",exported_namespace="ml",service="chat"'
 """Of the operator's series, scraped with a namespace of its own and without honouring theirs."""
