@@ -117,7 +117,7 @@ class Service:
     def saw(self, child: str, body: Manifest) -> None:
         """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""
         before = self.children.get(child)
-        self.children[child] = body
+        self.children[child] = lean(body)
         if body["kind"] == "HorizontalPodAutoscaler":
             self.contention = contention.asked(self.contention, body.get("status", {}).get("desiredReplicas"))
         elif body["kind"] == "Deployment" and before is not None:
@@ -202,7 +202,7 @@ class Registry:
 
         A status that we wrote ourselves is none: it would wake the pass that wrote it.
         """
-        key = (body["metadata"]["namespace"], body["metadata"]["name"])
+        key, body = (body["metadata"]["namespace"], body["metadata"]["name"]), lean(body)
         known = self._services.get(key)
         if event_type == "DELETED" or "deletionTimestamp" in body["metadata"]:
             self._services.pop(key, None)
@@ -284,6 +284,13 @@ def _keda_answered(scaled_object: Manifest) -> bool:
     """Whether its status tells of an answer: a query that is well now, or load that was seen."""
     status = scaled_object.get("status", {})
     return "lastActiveTime" in status or any(one.get("status") == "Happy" for one in status.get("health", {}).values())
+
+
+def lean(body: Manifest) -> Manifest:
+    """A manifest without the fields' owners where nobody asks for them: they name every field once more."""
+    if body["kind"] == "Deployment":  # whose replicas it has is asked
+        return body
+    return {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
 
 
 def older(body: Manifest, than: Manifest) -> bool:
