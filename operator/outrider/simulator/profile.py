@@ -10,7 +10,10 @@ assumption, listed here:
 - past the last row of a K, the line through its last three rows goes on, in a graph never above the time without one;
 - K above 6: the difference between K = 5 and 6 once more for each token;
 - a step with prefill takes the prefill time of all its tokens plus its drafting passes, or the decode time if longer;
-  where a profile says what a prompt's token costs beside decoding (`Profile.prompt_s`), not less than both together.
+  where a profile says what a prompt's token costs beside decoding (`Profile.prompt_s`), not less than both together,
+  and where it says what such a step takes that is launched while another runs (`Profile.beside_tokens`), that;
+- where a profile says what leaving the captured sizes costs (`Profile.jump_s`), batches below the first measured row
+  there take the trend within the graphs and that much more, if it is less than the row's time.
 
 A profile made of a published table of throughput has less: some K only, nothing past the captured sizes, no run without
 a drafter. What it lacks is refused, never invented.
@@ -88,6 +91,10 @@ class Profile:
     """Seconds that a prompt's token adds to the decode time of its step; 0 where it is hidden behind decoding."""
     jump_s: float = 0.0
     """Seconds that such a step takes longer when only its prompts make it larger than the largest graph."""
+    beside_tokens: tuple[float, ...] = ()
+    beside_seconds: tuple[float, ...] = ()
+    """As `prefill_tokens` and `prefill_seconds`, of a step that is launched while the one before runs: a lone short
+    prompt waits for its kernels to be launched, one beside decoding does not. Empty: they are the same."""
 
     @property
     def measured_k(self) -> tuple[int, ...]:
@@ -125,13 +132,14 @@ class Profile:
         inside = batches * (k + 1) <= capture_size
         return [0.0, *np.where(inside, self._base(k, batches, True), self._base(k, batches, False)).tolist()]
 
-    def prefill_time_s(self, tokens: float) -> float:
-        """Seconds of a step with this many prompt tokens; past the longest measured prompt the last rate goes on."""
-        x, y = self.prefill_tokens, self.prefill_seconds
-        if tokens <= x[0]:
-            return y[0]
-        at = min(bisect_left(x, tokens), len(x) - 1)
-        return y[at - 1] + (tokens - x[at - 1]) * (y[at] - y[at - 1]) / (x[at] - x[at - 1])
+    def prefill_time_s(self, tokens: float, *, beside: bool = False) -> float:
+        """Seconds of a step with this many prompt tokens; past the longest measured prompt the last rate goes on.
+
+        ``beside``: other requests decode, so the step is launched while the one before runs.
+        """
+        if beside and self.beside_tokens:
+            return _along(self.beside_tokens, self.beside_seconds, tokens)
+        return _along(self.prefill_tokens, self.prefill_seconds, tokens)
 
     def slowed(self, factor: float) -> Profile:
         """The same card, so many times slower: every time multiplied."""
@@ -144,6 +152,7 @@ class Profile:
             context_s=self.context_s * factor,
             prompt_s=self.prompt_s * factor,
             jump_s=self.jump_s * factor,
+            beside_seconds=tuple(seconds * factor for seconds in self.beside_seconds),
             dilation=self.dilation * factor,
         )
 
@@ -168,10 +177,21 @@ class Profile:
         if not self.beyond_graph:
             return in_graph
         smallest = min(self.beyond_graph)
-        beyond = self.beyond_graph[max(k, smallest)].at(batches, flat_start=True)
+        curve = self.beyond_graph[max(k, smallest)]
+        beyond = curve.at(batches, flat_start=True)
+        if self.jump_s:
+            beyond = np.where(batches < curve.batches[0], np.minimum(beyond, in_graph + self.jump_s), beyond)
         if not inside:
             return beyond if k >= smallest else np.maximum(in_graph, beyond)
         return np.where(batches > self.in_graph[k].last_batch, np.minimum(in_graph, beyond), in_graph)
+
+
+def _along(x: Sequence[float], y: Sequence[float], tokens: float) -> float:
+    """Between rows, and past the last one at the rate of the last two."""
+    if tokens <= x[0]:
+        return y[0]
+    at = min(bisect_left(x, tokens), len(x) - 1)
+    return y[at - 1] + (tokens - x[at - 1]) * (y[at] - y[at - 1]) / (x[at] - x[at - 1])
 
 
 def load_profile(name: str = DEFAULT_PROFILE) -> Profile:

@@ -59,7 +59,7 @@ class StepTimes:
             seconds += prefill_tokens * profile.prompt_s
             if decode_tokens <= self._capture_size < tokens:
                 seconds += profile.jump_s
-            seconds = max(seconds, profile.prefill_time_s(tokens) + k * self._pass_s)
+            seconds = max(seconds, profile.prefill_time_s(tokens, beside=bool(decoding)) + k * self._pass_s)
         seconds += self._profile.context_s * context_sum
         return float(seconds * self._factors(now_s, 1, k, seconds)[0]) if self._disturbed else seconds
 

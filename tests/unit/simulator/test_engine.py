@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from outrider.core.schedule import constant
 from outrider.simulator.counters import EngineCounters
 from outrider.simulator.engine import RequestTooLong, SimulatedEngine
+from outrider.simulator.profile import Curve
 from outrider.simulator.request import RequestRecord
 from outrider.simulator.step_times import StepTimes
 from outrider.simulator.workload import closed_loop, poisson
@@ -300,6 +301,25 @@ def test_where_a_prompt_costs_what_a_profile_says_a_mixed_step_takes_decoding_an
     assert times.step_s(0.0, 200, 3, 3, 100, 0) == pytest.approx(beyond + 0.01), "decoding alone is past the graphs"
     assert card.slowed(2.0).prompt_s == 2e-4
     assert card.slowed(2.0).jump_s == 1e-2
+
+
+def test_beside_decoding_a_short_prompt_does_not_wait_for_its_launch() -> None:
+    card = replace(profile(), prompt_s=1e-6, beside_tokens=(0.0, 1000.0), beside_seconds=(0.02, 0.12))
+    times = StepTimes(card, settings())
+    assert times.step_s(0.0, 0, 0, 0, 100, 0) == pytest.approx(profile().prefill_time_s(100)), "alone, as before"
+    assert times.step_s(0.0, 1, 0, 0, 499, 0) == pytest.approx(0.07), "500 tokens, half way"
+    assert times.step_s(0.0, 1, 0, 0, 1999, 0) == pytest.approx(0.22), "past the last row at its rate"
+    assert card.slowed(2.0).beside_seconds == (0.04, 0.24)
+
+
+def test_where_the_jump_is_known_a_batch_just_past_the_graphs_takes_no_more_than_the_trend_and_the_jump() -> None:
+    inside, beyond = Curve((1.0, 10.0), (0.001, 0.010)), Curve((40.0, 50.0), (0.1, 0.11))
+    card = replace(profile(), in_graph={0: inside, 1: inside}, beyond_graph={1: beyond}, context_s=0.0)
+    assert card.step_time_s(20, 1, 30, 0) == pytest.approx(0.1), "the first row's time"
+    jumping = replace(card, jump_s=0.005)
+    assert jumping.step_time_s(20, 1, 30, 0) == pytest.approx(0.025)
+    assert jumping.step_time_s(40, 1, 30, 0) == pytest.approx(0.1), "from the first row on the rows count"
+    assert replace(card, jump_s=0.5).step_time_s(20, 1, 30, 0) == pytest.approx(0.1), "never above the first row"
 
 
 @pytest.mark.parametrize(("ahead", "late_steps"), [(False, 0), (True, 1)])
