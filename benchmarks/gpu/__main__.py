@@ -45,9 +45,9 @@ def _on_the_machine(options: argparse.Namespace) -> None:
     tuning = "Off" if "none" in vars(options).get("arms", "") else vars(options).get("tuning", "Adaptive")
     book = runs.Book(options.folder / f"results-{tuning.lower()}.jsonl", partial(print, flush=True))
     if options.command == "session":
-        folder = ["--folder", str(options.folder)]
-        left_out = session.play(options.seconds, lambda words: main([*folder, *words]), time.monotonic)
-        print("left out for want of time:", ", ".join(left_out) or "nothing", flush=True)
+        played = session.play(options.seconds, partial(_command, options.folder), time.monotonic)
+        print("left out:", ", ".join(played.left_out) or "nothing", flush=True)
+        print("failed:", ", ".join(played.failed) or "nothing", flush=True)
     elif options.command == "start":
         seconds = engine.start(options.folder.resolve(), tuning)
         book.add("start", tuning=tuning, seconds=round(seconds, 1), **_machine())
@@ -59,6 +59,16 @@ def _on_the_machine(options: argparse.Namespace) -> None:
         asyncio.run(runs.changes(book, options.seconds, engine.rendered("Adaptive")[2].values))
     else:
         asyncio.run(runs.trace(book, options.arms.split(","), options.rounds, tuning))
+
+
+def _command(folder: Path, words: Sequence[str], limit_s: float) -> bool:
+    """One command in a process of its own, ended after so many seconds; whether it went well."""
+    print("#", *words, flush=True)
+    whole = [sys.executable, "-m", "benchmarks.gpu", "--folder", str(folder), *words]
+    try:
+        return subprocess.run(whole, timeout=limit_s, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _machine() -> dict[str, str]:

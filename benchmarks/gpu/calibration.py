@@ -121,6 +121,7 @@ def profile(results: Results, capture_size: int) -> Profile:
     beyond = _curves([one for one in short if one not in inside], context_s)
     draft_s = Profile("", (), curves, {}, None, (), (), context_s).draft_pass_s
     prefill = {float(row["prompt"]): _prefill_s(row, draft_s) for row in results.prefill}
+    beside = _beside(prefill, short)
     return Profile(
         name="gpu-calibration",
         acceptance=geometric(ACCEPTANCE, CEILING),
@@ -132,6 +133,8 @@ def profile(results: Results, capture_size: int) -> Profile:
         context_s=context_s,
         prompt_s=_prompt_s(prefill),
         jump_s=_jump_s(curves, beyond),
+        beside_tokens=tuple(beside),
+        beside_seconds=tuple(beside.values()),
     )
 
 
@@ -171,11 +174,21 @@ def _prompt_s(prefill: Mapping[float, float]) -> float:
     return (prefill[long] - prefill[short]) / (long - short)
 
 
+def _beside(prefill: Mapping[float, float], found: Sequence[Cell]) -> dict[float, float]:
+    """Seconds by tokens of a step launched while another runs: from reading the weights, the step of one request
+    without drafts, straight to the first prompt that computing bounds. Lone prompts shorter than that wait for their
+    launch: 128 tokens took an H200 as long as 512."""
+    weights_s = next(one.seconds for one in found if (one.batch, one.k) == (1, 0))
+    bound = {tokens: seconds for tokens, seconds in prefill.items() if tokens >= COMPUTE_BOUND[0]}
+    return {0.0: weights_s, **bound}
+
+
 def _jump_s(inside: Mapping[int, Curve], beyond: Mapping[int, Curve]) -> float:
-    """Seconds by which the first row past the captured sizes lies above the trend within them, mean over K."""
+    """Seconds by which the first row past the captured sizes lies above the trend within them, median over K: the row
+    of one K can be off."""
     first = {k: np.array(curve.batches[:1]) for k, curve in beyond.items() if k in inside}
     jumps = [beyond[k].at(batch) - inside[k].at(batch) for k, batch in first.items()]
-    return max(0.0, float(np.mean(jumps))) if jumps else 0.0
+    return max(0.0, float(np.median(jumps))) if jumps else 0.0
 
 
 def _curves(found: Iterable[Cell], context_s: float) -> Mapping[int, Curve]:

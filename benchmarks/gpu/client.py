@@ -97,10 +97,15 @@ class ClosedLoop:
             await self.client.request(PROMPT_TOKENS, rng.randint(*OUTPUT_TOKENS))
 
 
+KEPT_S = 2.0
+"""How long an idle connection is kept. vLLM closes it after 5 s; a request that is sent just then is lost."""
+
+
 def connect() -> aiohttp.ClientSession:
     """Without a limit of connections: requests wait in the engine's queue, not in ours."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
     )
 
 

@@ -50,7 +50,7 @@ class Model:
         return replace(
             self,
             settings=replace(self.settings, schedules_ahead=False),
-            profile=replace(self.profile, prompt_s=0.0, jump_s=0.0),
+            profile=replace(self.profile, prompt_s=0.0, jump_s=0.0, beside_tokens=(), beside_seconds=()),
         )
 
     def play(self, arm: str, seed: int) -> list[Row]:

@@ -49,7 +49,13 @@ class Found:
 
 
 def headline(boots: Sequence[Results], compared: Sequence[Compared]) -> dict[str, Found]:
-    """All of them."""
+    """All of them, of boots on one card.
+
+    Raises:
+        ValueError: the boots are of several cards.
+    """
+    if len({boot.card for boot in boots}) > 1:
+        raise ValueError("rows of different cards cannot be put together; give the boots of one card")
     tokens, tpot, pairs = worst(compared, "tokens_per_second"), worst(compared, "tpot_mean_ms"), ranking(compared)
     off = [one for one in pairs if not one.agrees]
     return {
@@ -96,17 +102,34 @@ def _of(key: str, rates: dict[str, dict[int, float]]) -> Found:
     if key == "worst_vs_no_drafter_percent":
         level = min(mine, key=lambda level: mine[level] / rates[NONE][level])
         return Found(max(0.0, 100.0 * (1.0 - mine[level] / rates[NONE][level])), where=f"level {level}")
-    best_of = {level: max(rates[arm][level] for arm in rates) for level in mine}
+    best_of = {level: max(rates[arm][level] for arm in (OUTRIDER, NONE, *FIXED)) for level in mine}
     level = min(mine, key=lambda level: mine[level] / best_of[level])
     return Found(mine[level] / best_of[level], where=f"level {level}")
 
 
+def headroom(boots: Sequence[Results]) -> float:
+    """Tokens over the measured part of the trace with the best of the single K at each level, against those of the best
+    single K, less 1: what a perfect table of these K would gain."""
+    rates = _rates(boots)
+    seconds = {level: seconds - SETTLE_S for level, seconds in TRACE}
+    table = sum(max(rates[arm][level] for arm in FIXED) * part for level, part in seconds.items())
+    return table / max(sum(rates[arm][level] * part for level, part in seconds.items()) for arm in FIXED) - 1.0
+
+
+def by_level(boots: Sequence[Results]) -> dict[tuple[int, str], list[float]]:
+    """Tokens a second of each round, by level and arm in the order of the measurement."""
+    many: dict[tuple[int, str], list[float]] = {}
+    for row in (row for boot in boots for row in boot.levels):
+        many.setdefault((row["level"], row["arm"]), []).append(row["tokens_per_second"])
+    return many
+
+
 def _rates(boots: Sequence[Results]) -> dict[str, dict[int, float]]:
     """Tokens a second by arm and level, mean over rounds."""
-    many: dict[str, dict[int, list[float]]] = {}
-    for row in (row for boot in boots for row in boot.levels):
-        many.setdefault(row["arm"], {}).setdefault(row["level"], []).append(row["tokens_per_second"])
-    return {arm: {level: fmean(values) for level, values in levels.items()} for arm, levels in many.items()}
+    rates: dict[str, dict[int, float]] = {}
+    for (level, arm), values in by_level(boots).items():
+        rates.setdefault(arm, {})[level] = fmean(values)
+    return rates
 
 
 def _at(one: Compared) -> str:

@@ -7,13 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks.gpu import calibration, plot
 from benchmarks.gpu.arrivals import Arriving, arriving
 from benchmarks.gpu.calibration import Fit
 from benchmarks.gpu.compare import FIGURES, SEEDS, Compared, Model, Ranked, compare, decode_ms, ranking, worst
-from benchmarks.gpu.headline import DEFINITIONS, TARGETS, Found, headline, rounds
+from benchmarks.gpu.headline import (
+    DEFINITIONS,
+    FIXED,
+    NONE,
+    OUTRIDER,
+    TARGETS,
+    Found,
+    by_level,
+    headline,
+    headroom,
+    rounds,
+)
 from benchmarks.gpu.rows import Results, read_all
 from benchmarks.markdown import rounded, table_lines, text
 
@@ -22,9 +34,13 @@ NOTES = Path(__file__).parent / "notes.md"
 COMMAND = "python -m benchmarks.gpu compare"
 
 
+ARRIVED_ON = "H100"
+"""In the name of the card of the runtime plugin's rows."""
+
+
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """All that the page tells."""
+class Card:
+    """What one card's boots say."""
 
     boots: Sequence[Results]
     fit: Fit
@@ -32,36 +48,61 @@ class Findings:
     compared: Sequence[Compared]
     plain: Sequence[Compared]
     """The same by the simulator as it was."""
-    arriving: Sequence[Arriving]
     figures: Mapping[str, Found]
+
+    @classmethod
+    def of(cls, boots: Sequence[Results]) -> Card:
+        """The first boot was calibrated."""
+        model = Model.of(boots[0])
+        compared = compare(boots, model)
+        fit = calibration.fit(boots[0], model.settings.capture_size)
+        return cls(boots, fit, model, compared, compare(boots, model.plain()), headline(boots, compared))
+
+    @property
+    def name(self) -> str:
+        """As its driver calls it."""
+        return self.boots[0].card
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All that the page tells."""
+
+    cards: Sequence[Card]
+    """The one measured last is first: the figures are its."""
+    arriving: Sequence[Arriving]
 
     @classmethod
     def of(cls, folder: Path = FOLDER) -> Findings:
         """From the rows under the folder of the benchmarks' pages."""
-        boots = read_all(folder / "gpu")
-        model = Model.of(boots[0])
-        compared = compare(boots, model)
-        return cls(
-            boots,
-            calibration.fit(boots[0], model.settings.capture_size),
-            model,
-            compared,
-            compare(boots, model.plain()),
-            arriving(folder / "runtime", model),
-            headline(boots, compared),
-        )
+        cards = [Card.of(boots) for boots in read_all(folder / "gpu")]
+        same = next((card for card in cards if ARRIVED_ON in card.name), None)
+        return cls(cards, arriving(folder / "runtime", same.model) if same else [])
 
 
 def write(found: Findings, folder: Path) -> None:
     """All three files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "gpu.json").write_text(json.dumps(document(found), indent=1) + "\n")
-    plot.write(found.compared, found.plain, folder)
+    plot.write(found.cards[0].compared, found.cards[0].plain, folder)
+    plot.write_worth(found.cards[0].boots, folder)
     (folder / "gpu.md").write_text("\n".join(_page(found)))
 
 
 def document(found: Findings) -> dict[str, Any]:
-    """The content of `gpu.json`."""
+    """The content of `gpu.json`: the card measured last, and the others below it."""
+    first, *others = found.cards
+    return {
+        **_card(first),
+        "open_loop_tpot_ms": [
+            {"rate": one.rate, "k": one.k, "gpu": one.measured, "simulator": [rounded(ms) for ms in one.simulated]}
+            for one in found.arriving
+        ],
+        "other_cards": [_card(card) for card in others],
+    }
+
+
+def _card(found: Card) -> dict[str, Any]:
     held = found.fit.held_out
     errors = {
         "in_range": found.fit.in_range,
@@ -86,20 +127,20 @@ def document(found: Findings) -> dict[str, Any]:
             "jump_ms": rounded(1e3 * found.model.profile.jump_s),
             "front_ms": rounded(1e3 * found.model.front_s),
         },
+        "worth": [
+            {"level": level, "arm": arm, "tokens_per_second": list(many)}
+            for (level, arm), many in by_level(found.boots).items()
+        ],
         "levels": [_level(one, before) for one, before in zip(found.compared, found.plain, strict=True)],
         "ranking": [
             {"level": one.level, "arms": one.arms, "gpu_percent": rounded(100.0 * one.gpu),
              "simulator_percent": rounded(100.0 * one.simulator), "agrees": one.agrees}
             for one in ranking(found.compared)
         ],
-        "open_loop_tpot_ms": [
-            {"rate": one.rate, "k": one.k, "gpu": one.measured, "simulator": [rounded(ms) for ms in one.simulated]}
-            for one in found.arriving
-        ],
     }  # fmt: skip
 
 
-def _before(found: Findings) -> dict[str, float]:
+def _before(found: Card) -> dict[str, float]:
     """The two errors of the simulator as the other benchmarks use it, percent."""
     figures = {"throughput_error_percent": "tokens_per_second", "tpot_error_percent": "tpot_mean_ms"}
     return {name: 100.0 * abs(worst(found.plain, figure).error(figure)) for name, figure in figures.items()}
@@ -116,31 +157,59 @@ def _level(one: Compared, before: Compared) -> dict[str, Any]:
 
 
 def _page(found: Findings) -> list[str]:
+    first, *others = found.cards
     return [
         "# Outrider on a GPU",
         "",
         f"Written by `{COMMAND}` from the rows in [gpu/](gpu/README.md) and [runtime/](runtime/README.md); no GPU is"
         " needed to write it again. Do not edit; the last sections come from `benchmarks/gpu/notes.md`.",
         "",
-        *(line for boot in found.boots for line in _boot(boot)),
+        *(line for card in found.cards for boot in card.boots for line in _boot(boot)),
         "## Figures",
         "",
-        *table_lines(["figure", "reach", "found", "worst at", "met"], _figures(found.figures)),
+        f"Of the {first.name}; rows of different cards are never put together.",
         "",
-        *(f"- `{key}`: {one.why}" for key, one in found.figures.items() if one.value is None),
+        *table_lines(["figure", "reach", "found", "worst at", "met"], _figures(first.figures)),
         "",
-        "The simulator's two errors are with what was mended, see below, and the form of that was chosen on this very"
-        f" pass; as the other benchmarks use it they are {' and '.join(map(text, _before(found).values()))} %.",
+        *(f"- `{key}`: {one.why}" for key, one in first.figures.items() if one.value is None),
+        "",
+        "The simulator's two errors are with what was mended, see below, some of it after these passes; as the other"
+        f" benchmarks use it they are {' and '.join(map(text, _before(first).values()))} %.",
         "",
         "What they mean:",
         "",
         *(f"- `{key}`: {words}" for key, words in DEFINITIONS.items()),
         "",
-        *_fit(found.fit),
-        *_levels(found),
-        *_ranking(ranking(found.compared)),
+        *_worth(first),
+        *_fit(first),
+        *_levels(first, "gpu-simulator.svg"),
+        *_ranking(ranking(first.compared)),
+        *(line for card in others for line in (*_fit(card), *_levels(card, ""))),
         *_arriving(found.arriving),
         NOTES.read_text(),
+    ]
+
+
+def _worth(found: Card) -> list[str]:
+    many = by_level(found.boots)
+    levels, arms = (list(dict.fromkeys(part)) for part in zip(*many, strict=True))
+    body = []
+    for arm in sorted(arms, key=[OUTRIDER, NONE, *FIXED, *arms].index):
+        cells = (many.get((level, arm), ()) for level in levels)
+        body.append([arm, *(f"{fmean(one):.0f} ({min(one):.0f} to {max(one):.0f})" if one else "–" for one in cells)])
+    return [
+        f"## What it is worth: {found.name}",
+        "",
+        "Tokens a second by requests in flight, in the order of the trace: mean over rounds, lowest and highest.",
+        "",
+        *table_lines(["arm", *map(str, levels)], body),
+        "",
+        f"A table that takes the best of K 1, 3 and 5 at each level yields {text(100.0 * headroom(found.boots))} % more"
+        f" than the best single K over the trace; Outrider, which may take K 0 and 2 too,"
+        f" {text(found.figures['gain_vs_best_fixed_mixed_percent'].value)} %.",
+        "",
+        "![Tokens a second against the best arm](gpu-worth.svg)",
+        "",
     ]
 
 
@@ -171,7 +240,8 @@ def _figures(figures: Mapping[str, Found]) -> list[list[str]]:
     return rows
 
 
-def _fit(fit: Fit) -> list[str]:
+def _fit(found: Card) -> list[str]:
+    fit = found.fit
     asked = {
         "all cells, in range": fit.in_range, "one inner batch left out": fit.held_out.batch,
         "one K left out": fit.held_out.k, "fitted to batches up to 96, asked from 128 on": fit.held_out.load,
@@ -179,7 +249,7 @@ def _fit(fit: Fit) -> list[str]:
     }  # fmt: skip
     body = [[what, text(None if error is None else 100.0 * error)] for what, error in asked.items()]
     return [
-        "## The step-time law on this calibration",
+        f"## The step-time law on this calibration: {found.name}",
         "",
         "Mean absolute error of `core/latency`, percent, from the generic prior; the same questions as"
         " `python -m benchmarks.fit` asks of the shipped profile.",
@@ -189,7 +259,7 @@ def _fit(fit: Fit) -> list[str]:
     ]
 
 
-def _levels(found: Findings) -> list[str]:
+def _levels(found: Card, plot: str) -> list[str]:
     body = []
     for one, before in zip(found.compared, found.plain, strict=True):
         body.append([
@@ -199,7 +269,7 @@ def _levels(found: Findings) -> list[str]:
         ])  # fmt: skip
     spread = 100.0 * max(one.spread("tokens_per_second") for one in found.compared)
     return [
-        "## The same passes in the simulator",
+        f"## The same passes in the simulator: {found.name}",
         "",
         f"Requests in flight as on the GPU, with the same lengths in seed 0 of {SEEDS}; Outrider's control law runs in"
         " both. Error of the simulator in percent, mean over seeds; in brackets that of the simulator as the other"
@@ -212,8 +282,7 @@ def _levels(found: Findings) -> list[str]:
             body,
         ),
         "",
-        "![Error of throughput by arm and level](gpu-simulator.svg)",
-        "",
+        *([f"![Error of throughput by arm and level]({plot})", ""] if plot else []),
     ]  # fmt: skip
 
 
@@ -245,7 +314,7 @@ def _arriving(rows: Sequence[Arriving]) -> list[str]:
         for one in rows
     ]  # fmt: skip
     return [
-        "## Open loop, another boot",
+        f"## Open loop, another boot: {ARRIVED_ON}",
         "",
         "Mean TPOT, ms, of the [runtime plugin's rows](runtime/README.md) (6 to 8 s each, one value a run) beside the"
         " simulator with this calibration, five draws of the arrivals. K 1 at 40 requests a second is left out: that"

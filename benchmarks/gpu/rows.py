@@ -23,6 +23,11 @@ class Results:
     traces: Sequence[Row]
     """One for each arm and round that came to its end."""
 
+    @property
+    def card(self) -> str:
+        """The card's name, without driver and memory."""
+        return str(self.start["card"]).partition(",")[0]
+
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Results:
         """Sort rows by kind.
@@ -46,13 +51,22 @@ def read(path: Path) -> Results:
     return Results.of(json.loads(line) for line in path.read_text().splitlines())
 
 
-def read_all(folder: Path) -> list[Results]:
-    """Every boot whose rows are in a folder, the calibrated ones first.
+def read_all(folder: Path) -> list[list[Results]]:
+    """The boots whose rows are in a folder, card by card: rows of two cards are never put together.
+
+    The card that was measured last comes first, and of each card the calibrated boot.
 
     Raises:
-        ValueError: none of them was calibrated.
+        ValueError: there are no rows, or a card was not calibrated.
     """
-    boots = sorted((read(path) for path in sorted(folder.glob("results-*.jsonl"))), key=lambda boot: not boot.cells)
-    if not (boots and boots[0].cells):
-        raise ValueError(f"no rows of a calibration in {folder}/results-*.jsonl; run the calibrate command first")
-    return boots
+    cards: dict[str, list[Results]] = {}
+    for boot in sorted((read(path) for path in folder.glob("results-*.jsonl")), key=lambda boot: -boot.start["at"]):
+        cards.setdefault(boot.card, []).append(boot)
+    found = [sorted(boots, key=lambda boot: not boot.cells) for boots in cards.values()]
+    missing = [boots[0].card for boots in found if not boots[0].cells]
+    if missing or not found:
+        raise ValueError(
+            f"no rows of a calibration of {missing or 'any card'} in {folder}/results-*.jsonl; run the calibrate"
+            " command first"
+        )
+    return found

@@ -25,7 +25,7 @@ HELD_TOKENS = 7000
 LEVELS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256)
 LONG_LEVELS = (16, 64, 128)
 LONG_PROMPT = 1500
-CELL_S = 1.4
+CELL_S = 1.0
 PROMPTS = (128, 512, 1024, 2048, 4096, 7168)
 TPOT, TTFT = "vllm:request_time_per_output_token_seconds", "vllm:time_to_first_token_seconds"
 
@@ -64,7 +64,7 @@ async def _hold(book: Book, client: Client, prompt: int, level: int, values: Seq
     """A batch that stays while K changes under it."""
     held = [asyncio.create_task(client.request(prompt, HELD_TOKENS - prompt)) for _ in range(level)]
     await _admitted(client)
-    await asyncio.sleep(0.8 + level * prompt / 150_000)  # the prompts of all, at a rate an H100 exceeds
+    await asyncio.sleep(0.8 + level * prompt / 40_000)  # the prompts of all, at a rate an H100 exceeds
     for k in values:
         await client.put([[1, MAX_BATCH, k]])
         await asyncio.sleep(0.25)

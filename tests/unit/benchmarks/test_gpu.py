@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from benchmarks.gpu import calibration, session
 from benchmarks.gpu.compare import Compared, Model, compare, ranking, worst
-from benchmarks.gpu.headline import DEFINITIONS, TARGETS, headline
+from benchmarks.gpu.headline import DEFINITIONS, TARGETS, headline, headroom
 from benchmarks.gpu.page import FOLDER, NOTES
 from benchmarks.gpu.rows import Results, read_all
-from benchmarks.gpu.runs import TRACE
+from benchmarks.gpu.runs import SETTLE_S, TRACE
 from benchmarks.markdown import text
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +35,7 @@ def compared(arm: str, at: int, gpu: float, simulator: float) -> Compared:
 def boot(rates: dict[str, float], passes: int = 3, **trace: Any) -> Results:
     """Each arm at one rate on all levels, played so many times."""
     end = {"kind": "trace", "num_failed": 0, "stalls": {"count": 0, "seconds": 0.0}}
-    rows: list[dict[str, Any]] = [{"kind": "start"}]
+    rows: list[dict[str, Any]] = [{"kind": "start", "card": "a card, its driver"}]
     for arm, rate in rates.items():
         for _ in range(passes):
             rows += [level(arm, at, rate) for at, _ in TRACE]
@@ -95,49 +96,87 @@ def test_rows_of_two_boots_in_one_file_are_refused() -> None:
 
 
 def test_rows_without_a_calibration_name_the_command_that_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "results-a.jsonl").write_text(json.dumps({"kind": "start"}) + "\n")
+    (tmp_path / "results-a.jsonl").write_text(json.dumps({"kind": "start", "at": 1.0, "card": "A, 1"}) + "\n")
     with pytest.raises(ValueError, match="calibrate"):
         read_all(tmp_path)
 
 
+def test_rows_of_two_cards_stay_apart_and_the_card_measured_last_comes_first(tmp_path: Path) -> None:
+    for name, card, at, rest in (("a", "A, 1", 1.0, ["cell"]), ("b", "B, 1", 2.0, ["cell"]), ("c", "B, 1", 3.0, [])):
+        rows = [{"kind": "start", "at": at, "card": card}, *({"kind": kind} for kind in rest)]
+        (tmp_path / f"results-{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [[boot.start["at"] for boot in boots] for boots in read_all(tmp_path)] == [[2.0, 3.0], [1.0]]
+    with pytest.raises(ValueError, match="different cards"):
+        headline([boots[0] for boots in read_all(tmp_path)], [])
+
+
+def test_a_perfect_table_takes_the_best_single_k_of_each_level() -> None:
+    rows = boot({"k1": 100.0, "k3": 80.0, "k5": 50.0})
+    better = [
+        {**row, "tokens_per_second": 200.0} if (row["arm"], row["level"]) == ("k3", 4) else row for row in rows.levels
+    ]
+    seconds = {at: allowed - SETTLE_S for at, allowed in TRACE}
+    whole = sum(seconds.values())
+    single = max(100.0 * whole, 80.0 * whole + 120.0 * seconds[4])
+    perfect = 100.0 * whole + 100.0 * seconds[4]
+    assert headroom([replace(rows, levels=better)]) == pytest.approx(perfect / single - 1.0)
+
+
 def test_the_profile_gives_a_measured_cell_back() -> None:
-    results = read_all(ROOT / FOLDER / "gpu")[0]
+    results = read_all(ROOT / FOLDER / "gpu")[0][0]
     card = calibration.profile(results, 528)
     for one in calibration.cells(results):
         if one.prompt == 256:
             assert card.step_time_s(one.batch, one.k, 528, one.context) == pytest.approx(one.seconds, rel=1e-9)
 
 
-def played(seconds: float) -> tuple[list[str], list[str]]:
-    """What a sitting of so many seconds runs and leaves out, where every command takes what is allowed for it."""
+def played(seconds: float, failing: str = "nothing") -> tuple[list[str], session.Played]:
+    """What a sitting of so many seconds runs, and what it tells, where every command takes what is allowed for it."""
     now_s, done = [0.0], list[str]()
 
-    def do(words: Sequence[str]) -> None:
+    def do(words: Sequence[str], limit_s: float) -> bool:
         done.append(" ".join(words))
-        now_s[0] += next(step.seconds for step in session.PLAN if step.command == done[-1])
+        allowed = next(step.seconds for step in session.PLAN if step.command == done[-1])
+        assert limit_s >= allowed or words == ["stop"]
+        now_s[0] += allowed
+        return not done[-1].startswith(failing)
 
     return done, session.play(seconds, do, lambda: now_s[0])
 
 
+EVERY = [step.command for step in session.PLAN]
+
+
 def test_a_sitting_with_time_enough_does_all_of_the_plan() -> None:
-    every = [step.command for step in session.PLAN]
-    assert played(sum(step.seconds for step in session.PLAN)) == (every, [])
+    assert played(sum(step.seconds for step in session.PLAN)) == (EVERY, session.Played([], []))
 
 
 @pytest.mark.parametrize(
     ("seconds", "left_out"),
     [
-        pytest.param(1300.0, ["calibrate"], id="the spare step goes first"),
-        pytest.param(1000.0, ["calibrate", "start --tuning Off", "trace none --rounds 3", "stop"], id="one boot"),
-        pytest.param(100.0, [step.command for step in session.PLAN], id="not even a start"),
+        pytest.param(1400.0, EVERY[6:7], id="the spare step goes first"),
+        pytest.param(1000.0, EVERY[4:5], id="too short for the arms with a drafter"),
+        pytest.param(100.0, EVERY, id="not even a start"),
     ],
 )
 def test_a_short_sitting_leaves_out_what_does_not_fit_and_stops_each_engine_that_it_started(
     seconds: float, left_out: list[str]
 ) -> None:
-    done, missing = played(seconds)
-    assert missing == left_out
+    done, told = played(seconds)
+    assert told == session.Played(left_out, [])
     assert done.count("stop") == sum(command.startswith("start") for command in done)
+
+
+def test_after_a_start_that_failed_its_rest_is_ended_and_what_needs_no_such_engine_goes_on() -> None:
+    done, told = played(2000.0, failing="start --tuning Off")
+    assert done == ["start --tuning Off", "stop", *EVERY[3:]]
+    assert told == session.Played(EVERY[1:3], EVERY[:1])
+
+
+def test_after_a_pass_that_failed_the_next_commands_are_run_all_the_same() -> None:
+    done, told = played(2000.0, failing="trace outrider")
+    assert done == EVERY
+    assert told == session.Played([], EVERY[4:5])
 
 
 def test_the_plan_allows_for_every_second_of_the_trace_and_its_commands_exist() -> None:
@@ -155,7 +194,7 @@ def test_every_figure_has_a_definition_and_a_reach_for_each_number_asked() -> No
 def test_the_committed_figures_are_what_the_command_makes_of_the_rows() -> None:
     """Plays every measured arm in the simulator."""
     committed = json.loads((ROOT / FOLDER / "gpu.json").read_text(encoding="utf-8"))
-    boots = read_all(ROOT / FOLDER / "gpu")
+    boots = read_all(ROOT / FOLDER / "gpu")[0]
     found = headline(boots, compare(boots, Model.of(boots[0])))
     assert committed["not_measured"] == {key: one.why for key, one in found.items() if one.value is None}
     assert set(committed["headline"]) == set(found)
