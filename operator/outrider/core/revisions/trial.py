@@ -1,9 +1,10 @@
-"""A change on trial: which revision, what is asked of it, and how far it has come."""
+"""A change on trial: which revision, what is asked of it, how far it has come, and what is remembered of others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from outrider.core.revisions.analysis import Plan
 
@@ -36,6 +37,8 @@ class Trial:
     """It has a Deployment."""
     freed: int | None = None
     """Replicas that the stable track may have meanwhile, where the candidate takes the place of one of them."""
+    gave_back_s: float | None = None
+    """When the load took the place of a replica from it."""
     reason: str = ""
     """What it waits for, or what was found last, in a sentence."""
 
@@ -43,3 +46,71 @@ class Trial:
     def judged(self) -> bool:
         """Whether its engine and the stable ones are to be compared now."""
         return self.stage in ("Running", "Approval")
+
+
+Outcome = Literal["Promoted", "Withdrawn", "Inconclusive", "Replaced", "Reverted", "Rolled"]
+"""Of a trial that is over. Replaced: the spec asks for another candidate; Reverted: it asks for the stable revision
+again; Rolled: it went to all engines without a verdict."""
+
+HISTORY = 5
+"""Ended trials kept for status and memory."""
+REMEMBERED = 10
+"""Revisions that are remembered as good, and as withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A revision that is not tried again by itself."""
+
+    revision: str
+    reason: str
+    at_s: float
+    until_s: float | None
+    """Until when; None for ever."""
+    times: int = 1
+    """How often it was withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A trial that is over."""
+
+    revision: str
+    replaces: str
+    outcome: Outcome
+    at_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """What is remembered of a service's revisions."""
+
+    stable: str | None = None
+    """The revision that the stable engines have, or are getting; None before one is known."""
+    spec: Mapping[str, Any] | None = None
+    """What it was rendered from: the JSON values of the resource's spec at that time."""
+    good: tuple[str, ...] = ()
+    """Revisions that all stable engines have served with, the latest first."""
+    withdrawn: tuple[Withdrawn, ...] = ()
+    """The latest first."""
+    trial: Trial | None = None
+    history: tuple[Past, ...] = ()
+    """The latest first."""
+
+    def ended(self, outcome: Outcome, reason: str, now_s: float) -> Revisions:
+        """The same without its trial, which is history."""
+        if self.trial is None:
+            return self
+        past = Past(self.trial.revision, self.trial.replaces, outcome, now_s, reason)
+        return replace(self, trial=None, history=(past, *self.history)[:HISTORY])
+
+    def known_good(self, revision: str) -> Revisions:
+        """The same with a revision that is known to be good; the last one is never forgotten."""
+        if self.good[:1] == (revision,):
+            return self
+        return replace(self, good=(revision, *(one for one in self.good if one != revision))[:REMEMBERED])
+
+    def withdrawn_for(self, revision: str) -> Withdrawn | None:
+        """What is remembered of a revision that was withdrawn."""
+        return next((one for one in self.withdrawn if one.revision == revision), None)

@@ -1,0 +1,331 @@
+"""The course of a change: whether it rolls at once, is tried on a candidate beside the stable engines, promoted, or
+withdrawn.
+
+    first ─▶ same revision ─▶ rolls at once? ─▶ withdrawn before? ─▶ a trial, one stage further
+
+Level-based and stateless but for `Revisions`: whoever looks again, or after a restart, goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from outrider.core.revisions.analysis import Judgement, Plan
+from outrider.core.revisions.health import CRASHES
+from outrider.core.revisions.trial import REMEMBERED, Revisions, Stage, Trial, Withdrawn
+from outrider.core.words import count
+
+Policy = Literal["Canary", "Rolling", "Manual"]
+
+COMPARABLE = 2
+"""Stable engines that serve, from which on a change is tried where the user does not say how. Beside a single one
+hardly any comparison gets a verdict, since the scatter of boots shows on no side."""
+RETRY_S = 3600.0
+"""Until a candidate is tried again that crashed, did not start, or got no verdict: the cause may lie outside it.
+Doubled each time; one that was found worse is not tried again by itself."""
+RETRY_MOST_S = 24 * 3600.0
+GAVE_BACK_S = 600.0
+"""After the load took a replica's place from the candidate, until one is freed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What is seen of the candidate's engine, of its present start."""
+
+    serves: bool = False
+    crashes: int = 0
+    words: str = ""
+    """How it ended last."""
+    unplaced: str = ""
+    """Why no node takes it, or the quota refuses it; empty if that is not so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Replicas that there may be, and that the load needs."""
+
+    replicas: int
+    """That the stable track is to have."""
+    pods: int
+    """That hold GPUs now, those on their way out too."""
+    most: int | None = None
+    """That may hold GPUs at a time, the candidate included; None where nothing limits them but the cluster."""
+    needed: int | None = None
+    """For the load as it was lately; None while that is not known."""
+    ours: bool = True
+    """Their number follows what we say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is wanted and what is seen."""
+
+    wanted: str
+    """The revision of what the spec asks for."""
+    spec: Mapping[str, Any]
+    """The spec that it was rendered from."""
+    plan: Plan | None
+    """The question that the change raises; None if there is nothing to ask."""
+    policy: Policy | None
+    """None where the user leaves it open."""
+    approved: str | None
+    """The revision that the user approved."""
+    serving: int
+    """Stable engines that serve."""
+    complete: str | None
+    """The revision that all stable engines run and serve with; None while they are being replaced."""
+    stuck: bool
+    """Replacing them makes no progress."""
+    candidate: Candidate
+    room: Room
+    start_limit_s: float
+    """What a start may take, seconds."""
+    judgement: Judgement | None
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something to announce."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to remember, and what to do. The candidate's Deployment is there exactly while its trial is ``placed``."""
+
+    revisions: Revisions
+    rolls: bool
+    """The stable engines get what the spec asks for; otherwise they keep what they have."""
+    news: tuple[News, ...] = ()
+
+
+def step(known: Revisions, sight: Sight) -> Step:
+    """One look."""
+    if known.stable is None:
+        return Step(replace(known, stable=sight.wanted, spec=sight.spec), rolls=True)
+    known, news = _arrived(known, sight)
+    if sight.wanted == known.stable:
+        if known.trial is not None and known.trial.stage != "Promoting":
+            known = known.ended("Reverted", "the spec asks for the stable revision again", sight.now_s)
+        return Step(known, rolls=True, news=news)
+    why = _rolls(known, sight)
+    if why:
+        return _roll(known, sight, why)
+    held = known.withdrawn_for(sight.wanted)
+    if held is not None and (held.until_s is None or sight.now_s < held.until_s):
+        return Step(_replaced(known, sight), rolls=False, news=news)
+    trial = known.trial
+    if trial is None or trial.revision != sight.wanted or trial.stage == "Promoting":
+        known = _begun(_replaced(known, sight), sight)
+    found = _advanced(known, sight)
+    return replace(found, news=(*news, *found.news))
+
+
+def _arrived(known: Revisions, sight: Sight) -> tuple[Revisions, tuple[News, ...]]:
+    """Take note of engines that all serve with the stable revision, which ends the promotion of it."""
+    assert known.stable is not None
+    if sight.complete != known.stable:
+        return known, ()
+    known = known.known_good(known.stable)
+    trial = known.trial
+    if trial is None or trial.stage != "Promoting" or trial.revision != known.stable:
+        return known, ()
+    news = News("CandidatePromoted", f"all engines run revision {trial.revision}: {trial.reason}")
+    return known.ended("Promoted", trial.reason, sight.now_s), (news,)
+
+
+def _rolls(known: Revisions, sight: Sight) -> str:
+    """Why the change goes to all engines without a trial; empty if it is to be tried.
+
+    | what                                                        | rolls |
+    |-------------------------------------------------------------|-------|
+    | a revision that all engines have served with before         | yes   |
+    | the revision that the user approved                         | yes   |
+    | policy Rolling, or a change that raises no question         | yes   |
+    | engines that cannot be compared with: see `_comparable`     | yes, unless its trial has begun |
+    | anything else                                               | no    |
+    """
+    if sight.wanted in known.good:
+        return "it has served before"
+    if sight.approved == sight.wanted:
+        return "it is approved in spec.rollout.approve"
+    if sight.policy == "Rolling":
+        return "spec.rollout.policy is Rolling"
+    if sight.plan is None:
+        return "the change raises no question that a comparison answers"
+    under_way = known.trial is not None and known.trial.revision == sight.wanted
+    if under_way or known.withdrawn_for(sight.wanted) is not None:
+        return ""
+    return _incomparable(known, sight)
+
+
+def _incomparable(known: Revisions, sight: Sight) -> str:
+    if sight.stuck or known.stable not in known.good:
+        return "the stable engines have not all served with their own revision"
+    least = COMPARABLE if sight.policy is None else 1
+    if sight.serving < least:
+        return f"{count(sight.serving, 'stable engine')} to compare with, and a trial needs {least}"
+    return ""
+
+
+def _roll(known: Revisions, sight: Sight, why: str) -> Step:
+    """The wanted revision becomes the stable one; its candidate goes on serving until all engines have it."""
+    trial = known.trial
+    promoted = replace(known, stable=sight.wanted, spec=sight.spec)
+    if trial is not None and trial.revision == sight.wanted and trial.placed:
+        return Step(replace(promoted, trial=_moved(trial, "Promoting", why, sight)), rolls=True)
+    outcome: Literal["Rolled", "Replaced"] = "Rolled"
+    if trial is not None and trial.revision != sight.wanted:
+        outcome, why = "Replaced", f"the spec asks for revision {sight.wanted} now"
+    return Step(promoted.ended(outcome, why, sight.now_s), rolls=True)
+
+
+def _replaced(known: Revisions, sight: Sight) -> Revisions:
+    """Without a trial of another revision than the wanted one."""
+    trial = known.trial
+    if trial is None or trial.revision == sight.wanted:
+        return known
+    if trial.stage == "Promoting":  # it was promoted, and only the last engines are still to come
+        return known.ended("Promoted", trial.reason, sight.now_s).known_good(trial.revision)
+    return known.ended("Replaced", f"the spec asks for revision {sight.wanted} now", sight.now_s)
+
+
+def _begun(known: Revisions, sight: Sight) -> Revisions:
+    assert known.stable is not None
+    assert sight.plan is not None
+    now_s = sight.now_s
+    return replace(known, trial=Trial(sight.wanted, known.stable, sight.plan, "Waiting", now_s, now_s))
+
+
+def _advanced(known: Revisions, sight: Sight) -> Step:
+    """One stage further at most, or out of it."""
+    trial = known.trial
+    assert trial is not None
+    if sight.plan is not None and trial.plan != sight.plan:
+        trial = replace(trial, plan=sight.plan)
+    crashes = trial.crashes + sight.candidate.crashes
+    if crashes >= CRASHES:
+        said = f": {sight.candidate.words}" if sight.candidate.words else ""
+        return _withdraw(known, sight, f"its engine crashed {count(crashes, 'time')}{said}", retried=True)
+    if trial.stage == "Starting" and sight.now_s - trial.stage_since_s > sight.start_limit_s:
+        return _withdraw(known, sight, f"its engine did not serve within {sight.start_limit_s:.0f} s", retried=True)
+    if trial.judged and sight.judgement is not None:
+        return _judged(replace(known, trial=trial), trial, sight.judgement, sight)
+    moved, news = _moving(trial, sight)
+    return Step(replace(known, trial=moved), rolls=False, news=news)
+
+
+def _judged(known: Revisions, trial: Trial, found: Judgement, sight: Sight) -> Step:
+    reason = "; ".join(found.reasons) or trial.reason
+    if found.verdict == "withdraw":
+        return _withdraw(known, sight, reason, retried=False)
+    if found.verdict == "wait":
+        restart = found.restart and trial.stage == "Running"
+        moved = _anew(trial, reason, sight) if restart else replace(trial, reason=reason)
+        return Step(replace(known, trial=moved), rolls=False)
+    if sight.policy == "Manual":
+        if trial.stage == "Approval":
+            return Step(replace(known, trial=replace(trial, reason=reason)), rolls=False)
+        message = f"revision {trial.revision} waits for spec.rollout.approve: {reason}"
+        moved = _moved(trial, "Approval", reason, sight)
+        return Step(replace(known, trial=moved), rolls=False, news=(News("CandidateWaits", message),))
+    if found.verdict == "inconclusive":
+        return _withdraw(known, sight, reason, retried=True, told=False)
+    promoted = replace(known, stable=trial.revision, spec=sight.spec, trial=_moved(trial, "Promoting", reason, sight))
+    news = News("CandidatePromoting", f"all engines get revision {trial.revision}: {reason}")
+    return Step(promoted.known_good(trial.revision), rolls=True, news=(news,))
+
+
+def _withdraw(known: Revisions, sight: Sight, reason: str, *, retried: bool, told: bool = True) -> Step:
+    """End the trial without a promotion; ``retried`` if it is tried again by itself after a while."""
+    assert known.trial is not None
+    revision, before = known.trial.revision, known.withdrawn_for(known.trial.revision)
+    times = 1 if before is None else before.times + 1
+    until_s = sight.now_s + min(RETRY_MOST_S, RETRY_S * 2.0 ** min(times - 1, 10)) if retried else None
+    rest = (one for one in known.withdrawn if one.revision != revision)
+    withdrawn = (Withdrawn(revision, reason, sight.now_s, until_s, times), *rest)[:REMEMBERED]
+    ended = known.ended("Withdrawn" if told else "Inconclusive", reason, sight.now_s)
+    message = f"revision {revision} is not taken, and the engines keep {known.stable}: {reason}"
+    news = News("CandidateWithdrawn", message, warning=True)
+    return Step(replace(ended, withdrawn=withdrawn), rolls=False, news=(news,))
+
+
+def _moving(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
+    """On the way to serving: a place, a node, a start."""
+    if not trial.placed:
+        placed = _placed(trial, sight)
+        if not placed.placed:
+            return placed, ()
+        message = f"revision {trial.revision} is tried beside {trial.replaces}" + _where(placed)
+        return placed, (News("CandidateStarted", message),)
+    if trial.freed is not None and not sight.candidate.serves and _outgrown(trial.freed, sight.room):
+        reason = f"the load needs {sight.room.needed} replicas, so the candidate gives its place back"
+        back = replace(trial, placed=False, freed=None, gave_back_s=sight.now_s)
+        return _moved(back, "Waiting", reason, sight), ()
+    if sight.candidate.serves:
+        if trial.stage in ("Waiting", "Starting"):
+            since_s = sight.now_s if trial.traffic_since_s is None else trial.traffic_since_s
+            trial = replace(_moved(trial, "Running", "", sight), traffic_since_s=since_s)
+        return trial, ()
+    if trial.stage not in ("Waiting", "Starting"):
+        return trial, ()
+    if sight.candidate.unplaced:
+        waiting = trial if trial.stage == "Waiting" else _moved(trial, "Waiting", "", sight)
+        return _freed(waiting, f"no GPU is free ({sight.candidate.unplaced})", sight), ()
+    return (_moved(trial, "Starting", "its engine starts", sight) if trial.stage == "Waiting" else trial), ()
+
+
+def _placed(trial: Trial, sight: Sight) -> Trial:
+    """With a place, if there is one: a spare one within the budget, or that of a replica which the load does not
+    need."""
+    if sight.complete != trial.replaces:
+        return replace(trial, reason="not all stable engines serve with their own revision yet")
+    room = sight.room
+    if room.most is None or room.pods + 1 <= room.most:
+        return _moved(replace(trial, placed=True), "Starting", "its engine starts", sight)
+    if trial.freed is not None:
+        return trial
+    return _freed(trial, f"the service may have no more than {count(room.most, 'replica')}", sight)
+
+
+def _freed(trial: Trial, lack: str, sight: Sight) -> Trial:
+    """With the place of a stable replica, if the rest carries the load."""
+    if trial.freed is not None:
+        return trial
+    room, rest = sight.room, sight.room.replicas - 1
+    if not room.ours:
+        why = "another sets the number of replicas: give it a GPU, or lower that number by one"
+    elif rest < 1:
+        why = "the only replica cannot give its place up: give it a GPU, or set spec.rollout.policy to Rolling"
+    elif room.needed is None:
+        why = "what the load needs is not known yet"
+    elif room.needed > rest:
+        why = f"the load needs {count(room.needed, 'replica')} of {room.replicas}"
+    elif trial.gave_back_s is not None and sight.now_s < trial.gave_back_s + GAVE_BACK_S:
+        why = "the load took its place back a moment ago"
+    else:
+        return replace(trial, freed=rest, reason=f"{lack}, so it takes the place of a replica")
+    return replace(trial, reason=f"{lack}, and {why}")
+
+
+def _outgrown(freed: int, room: Room) -> bool:
+    return room.needed is not None and room.needed > freed
+
+
+def _where(trial: Trial) -> str:
+    return "" if trial.freed is None else f", in the place of a replica: {count(trial.freed, 'stable one')} stay"
+
+
+def _anew(trial: Trial, reason: str, sight: Sight) -> Trial:
+    again = replace(trial, boot=trial.boot + 1, crashes=trial.crashes + sight.candidate.crashes)
+    return _moved(again, "Starting", reason, sight)
+
+
+def _moved(trial: Trial, stage: Stage, reason: str, sight: Sight) -> Trial:
+    return replace(trial, stage=stage, stage_since_s=sight.now_s, reason=reason or trial.reason)
