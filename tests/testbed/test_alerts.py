@@ -204,6 +204,9 @@ CASES = (
     Case("OutriderAutoscalingNotReady", "waking", stands("AutoscalingReady", "Unknown", "Starting")),
     Case("OutriderAutoscalingNotReady", "asleep", stands("AutoscalingReady", "True", "Idle")),
     # Life.
+    Case("OutriderRevisionNotCurrent", "withdrawn", stands("RevisionCurrent", "False", "CandidateWithdrawn"),
+         "Reason CandidateWithdrawn. They serve with the revision before."),
+    Case("OutriderRevisionNotCurrent", "compared", stands("RevisionCurrent", "False", "CandidateCompared")),
     Case("OutriderServiceNotReady", "no GPU", stands("Ready", "False", "NoFreeGPU"), "Reason NoFreeGPU."),
     Case("OutriderServiceNotReady", "not known", stands("Ready", "Unknown", "InternalError"), "Reason InternalError."),
     Case("OutriderServiceNotReady", "weights load", stands("Ready", "False", "Starting")),

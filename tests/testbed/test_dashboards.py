@@ -139,7 +139,8 @@ def test_a_rule_is_understood_and_keeps_still_for_a_service_that_is_well(
     firing = [one["metric"] for one in answer(busy, alert.expression)]
     steady = alert.name in (
         "OutriderAllDraftsRejected", "OutriderKVCacheNearlyFull", "OutriderEngineStalls", "OutriderMetricsMissing",
-        "OutriderScalingLimited", "OutriderCapacityLimited", "OutriderServiceNotReady", "OutriderEngineRestarts",
+        "OutriderRevisionNotCurrent", "OutriderScalingLimited", "OutriderCapacityLimited", "OutriderServiceNotReady",
+        "OutriderEngineRestarts",
         "OutriderOperatorRestarts", "OutriderOperatorDown", "OutriderNotDeciding", "OutriderEnginesNotControllable",
     )  # fmt: skip
     if steady:

@@ -21,6 +21,7 @@ READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 SPECULATION_HEALTHY = "SpeculationHealthy"
 ROLLOUT_PROGRESSING, CAPACITY_LIMITED = "RolloutProgressing", "CapacityLimited"
 REPLICAS_CONTENDED = "ReplicasContended"
+REVISION_CURRENT = "RevisionCurrent"
 _FIRST = {READY: 0, RECONCILING: 1, STALLED: 2}
 
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from outrider.core.revisions.analysis import MARGIN, MAX_TIME_S
+
 if TYPE_CHECKING:
-    from outrider.api.life import Strategy
+    from outrider.api.life import RolloutPolicy, Strategy
     from outrider.api.model import Source, SourceKind
     from outrider.api.resource import Spec
     from outrider.api.scaling import Autoscaling, Percentile, ScaleBy, Scaler
@@ -97,6 +99,13 @@ class Resolved:
     max_surge: int
     max_unavailable: int
     """Of a rolling update; neither is used with ``Recreate``."""
+    rollout_policy: RolloutPolicy | None
+    """How changes that can be compared are rolled out; None leaves it to what can be compared."""
+    approved: str | None
+    """The revision that all replicas shall get."""
+    margin: float
+    """0 to 1: the loss of token goodput that is still not worse."""
+    trial_max_s: float
     disruption_max_unavailable: int
     pre_stop_s: int
     shutdown_timeout_s: int
@@ -177,6 +186,10 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         strategy=rollout.strategy or "RollingUpdate",
         max_surge=MAX_SURGE if rollout.max_surge is None else rollout.max_surge,
         max_unavailable=MAX_UNAVAILABLE if rollout.max_unavailable is None else rollout.max_unavailable,
+        rollout_policy="Rolling" if rollout.strategy == "Recreate" else rollout.policy or "Rolling",
+        approved=rollout.approve,
+        margin=MARGIN if rollout.margin_percent is None else rollout.margin_percent / 100,
+        trial_max_s=MAX_TIME_S if rollout.max_minutes is None else 60.0 * rollout.max_minutes,
         disruption_max_unavailable=(
             DISRUPTION_MAX_UNAVAILABLE if spec.disruption.max_unavailable is None else spec.disruption.max_unavailable
         ),

@@ -17,6 +17,10 @@ from outrider.api.fields import Int
 from outrider.api.rules import Part, Rule
 
 Strategy = Literal["RollingUpdate", "Recreate"]
+RolloutPolicy = Literal["Canary", "Rolling", "Manual"]
+MAX_MARGIN_PERCENT = 50  # a loss of half is one that nobody needs a test for
+LONGEST_TRIAL_MINUTES = 24 * 60
+REVISION_PATTERN = "^[0-9a-f]{10}$"  # as `outrider.manifests.pod_template.revision` gives it
 
 
 def _rolling_alone(name: str, text: str) -> Rule:
@@ -45,6 +49,13 @@ class Rollout(Part):
             " replaced: raise one of them",
             ".maxUnavailable",
         ),
+        Rule(
+            "!has(self.policy) || self.policy == 'Rolling' || !has(self.strategy) || self.strategy != 'Recreate'",
+            lambda rollout: rollout.policy in (None, "Rolling") or rollout.strategy != "Recreate",
+            "policy Canary and Manual run a candidate beside the other replicas, which strategy Recreate does not"
+            " allow: remove one of the two",
+            ".policy",
+        ),
     )
 
     strategy: Strategy | None = None
@@ -55,6 +66,20 @@ class Rollout(Part):
     0 when left out."""
     max_unavailable: Annotated[Int, Field(ge=0, le=100)] | None = None
     """Replicas that may be missing during a rollout, 0 to 100; 1 when left out. 0 needs a maxSurge of 1 or more."""
+    policy: RolloutPolicy | None = None
+    """How a new draft, image, quantization or engine setting reaches the replicas: Canary tries it on one replica and
+    compares, Manual does so and waits for approve, Rolling replaces all without a comparison. Rolling when left
+    out."""
+    approve: Annotated[str, Field(pattern=REVISION_PATTERN, max_length=10)] | None = None
+    """The revision that all replicas shall get, whatever a comparison says, as status.revisions.candidate shows it, for
+    example `3f9c2a71b0`; no other revision is affected. None when left out."""
+    margin_percent: Annotated[Int, Field(ge=1, le=MAX_MARGIN_PERCENT)] | None = None
+    """Loss of tokens a second at like load that is still not worse, for a new image, quantization or engine setting, in
+    percent, 1 to 50, for example 3; 5 when left out. A smaller one needs more time, and ends without a verdict more
+    often."""
+    max_minutes: Annotated[Int, Field(ge=10, le=LONGEST_TRIAL_MINUTES)] | None = None
+    """Longest comparison from the candidate's first answer on, in minutes, 10 to 1440; 120 when left out. Then it ends
+    without a verdict, and the replicas keep what they have."""
 
 
 class Disruption(Part):

@@ -29,6 +29,7 @@ def _cut(length: int) -> BeforeValidator:
 
 Sentence = Annotated[str, _cut(1024), Field(max_length=1024)]
 ShortText = Annotated[str, _cut(512), Field(max_length=512)]
+SignedText = Annotated[str, Field(pattern=r"^-?[0-9]+(\.[0-9]+)?$", max_length=16)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
@@ -87,8 +88,9 @@ class CapacityStatus(Output):
     """How the number came about."""
     max_replicas: Int | None = None
     """Most replicas that the service may have now; missing without an autoscaler."""
-    max_replicas_by: Literal["maxReplicas", "gpuBudget", "ResourceQuota"] | None = None
-    """What says so: a field of spec.autoscaling, or its share of the namespace's ResourceQuota of GPUs."""
+    max_replicas_by: Literal["maxReplicas", "gpuBudget", "ResourceQuota", "candidate"] | None = None
+    """What says so: a field of spec.autoscaling, its share of the namespace's ResourceQuota of GPUs, or a
+    candidate that has the place of one."""
 
 
 class Change(Output):
@@ -104,6 +106,59 @@ class Change(Output):
     """The value after."""
     reason: Sentence = ""
     """Why."""
+
+
+class CandidateStatus(Output):
+    """A change of the spec that the stable engines do not have yet."""
+
+    revision: ShortText
+    """Its revision, which spec.rollout.approve takes."""
+    stage: Literal["Waiting", "Starting", "Running", "Approval", "Promoting", "Withdrawn"]
+    """How far it is: Waiting for a GPU, Starting, Running beside the others and compared, waiting for Approval,
+    Promoting while all engines get it, or Withdrawn."""
+    question: Literal["Better", "NotWorse"] | None = None
+    """What is asked of it."""
+    boot: Int | None = None
+    """Which start of its engine this is."""
+    gain_percent: SignedText | None = None
+    """Token goodput at like load beyond that of the stable engines, in percent, for example `3.1`; missing before it
+    can be told, as the two bounds are."""
+    low_percent: SignedText | None = None
+    """Lower bound of it."""
+    high_percent: SignedText | None = None
+    """Upper bound of it."""
+    since: Time
+    """Since when it is in this stage."""
+    retry_after: Time | None = None
+    """When a withdrawn one is tried again by itself; missing if it is not."""
+    reason: Sentence | None = None
+    """What was found, or what it waits for."""
+
+
+class PastRevision(Output):
+    """A candidate whose trial is over."""
+
+    revision: ShortText
+    """Its revision."""
+    replaces: ShortText
+    """The stable revision at that time."""
+    outcome: Literal["Promoted", "Withdrawn", "Inconclusive", "Replaced", "Reverted", "Rolled"]
+    """How it ended; Replaced by another candidate, Reverted in the spec, or Rolled out to all without a verdict."""
+    time: Time
+    """When."""
+    reason: Sentence = ""
+    """Why."""
+
+
+class RevisionsStatus(Output):
+    """Revisions of the engines' pod template."""
+
+    stable: ShortText
+    """The one that the stable engines have, or are getting."""
+    candidate: CandidateStatus | None = None
+    """The one that the spec asks for beyond it, if it does."""
+    history: Annotated[list[PastRevision], Field(max_length=HISTORY_LENGTH)] = Field(default_factory=list)
+    """The last candidates, newest first."""
 
 
 class EffectiveSettings(Output):
@@ -175,6 +230,8 @@ class Status(Output):
     """What one replica carries."""
     history: Annotated[list[Change], Field(max_length=HISTORY_LENGTH)] = Field(default_factory=list)
     """The last changes, newest first."""
+    revisions: RevisionsStatus | None = None
+    """What the engines run, and a change of it on trial."""
     effective: EffectiveSettings | None = None
     """Settings in force where the spec leaves them open."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from outrider.cli.beliefs import Beliefs, Expectation
 from outrider.cli.measured import NOTHING, Now
 from outrider.cli.seen import Seen, ago, span
-from outrider.cli.status_view import in_words, objectives
+from outrider.cli.status_view import figures, in_words, objectives
 from outrider.core.guards import DEAD_BAND, DEAD_BAND_ELSEWHERE
 from outrider.core.schedule import InvalidSchedule, parse_text
 from outrider.core.words import count
@@ -77,6 +77,7 @@ def explain(evidence: Evidence) -> list[Section]:
         Section("Why this K", [*_why_k(evidence)], expected),
         Section("What would change K", [*_other_k(evidence, expected)]),
         Section("Why this many replicas", [*_why_replicas(evidence)]),
+        Section("Which revision", [*_revisions(evidence)]),
         Section("Last decisions", [*_decisions(evidence)]),
         Section("What could not be looked at", list(evidence.gaps)),
     ]
@@ -265,3 +266,28 @@ def _decisions(evidence: Evidence) -> Iterator[str]:
         yield f"{ago(change.time, evidence.now_s)} ago, {moved}: {change.reason}"
     if not evidence.seen.history and evidence.seen.observed_generation >= 0:
         yield "None was carried out yet."
+
+
+def _revisions(evidence: Evidence) -> Iterator[str]:
+    """Only of a service whose spec asked for another revision, now or before."""
+    found = evidence.seen.revisions
+    if found is None or (found.candidate is None and not found.history):
+        return
+    one = found.candidate
+    yield f"The engines have revision {found.stable}."
+    if one is not None:
+        asked = {"Better": "It must be better than the stable one", "NotWorse": "It must not be worse by the margin"}
+        question = "" if one.question is None else f" {asked[one.question]} (spec.rollout)."
+        yield (
+            f"The spec asks for {one.revision}: {one.stage.lower()} for {ago(one.since, evidence.now_s)}"
+            f"{figures(one)}.{question}"
+        )
+        if one.reason:
+            yield f"Last found: {one.reason}."
+        if one.retry_after is not None:
+            yield f"It is tried again by itself after {one.retry_after}."
+    for past in found.history:
+        yield (
+            f"{ago(past.time, evidence.now_s)} ago, {past.revision} beside {past.replaces} was"
+            f" {past.outcome.lower()}: {past.reason}."
+        )

@@ -14,7 +14,15 @@ from pydantic import ValidationError
 
 from outrider.api.conditions import READY, STALLED, Condition, conditions_of
 from outrider.api.defaults import PERCENTILE
-from outrider.api.status import CapacityStatus, Change, EffectiveSettings, Output, ReplicaStatus, TuningStatus
+from outrider.api.status import (
+    CapacityStatus,
+    Change,
+    EffectiveSettings,
+    Output,
+    ReplicaStatus,
+    RevisionsStatus,
+    TuningStatus,
+)
 
 IN_TROUBLE_WHEN_TRUE = frozenset(("Reconciling", STALLED, "CapacityLimited", "ReplicasContended", "Paused", "Admitted"))
 """Conditions that are only there to tell of something; of all others False or Unknown is what matters."""
@@ -41,6 +49,8 @@ class Seen:
     effective: EffectiveSettings
     history: tuple[Change, ...]
     """Newest first."""
+    revisions: RevisionsStatus | None
+    """None where none is told, or in another form."""
     tpot_ms: int | None
     ttft_ms: int | None
     percentile: int
@@ -110,6 +120,7 @@ def see(body: Mapping[str, Any]) -> Seen:
         capacity=_part(CapacityStatus, status.get("capacity")),
         replicas=_part(ReplicaStatus, status.get("replicas")),
         effective=effective,
+        revisions=_revisions(status.get("revisions")),
         history=tuple(_changes(history if isinstance(history, Sequence) else ())),
         tpot_ms=objectives.get("tpotMilliseconds"),
         ttft_ms=objectives.get("ttftMilliseconds"),
@@ -174,6 +185,13 @@ def _part(model: type[Part], value: Any) -> Part:
             for fault in error.errors():
                 known.pop(str(fault["loc"][0]) if fault["loc"] else "", None)
     return model()
+
+
+def _revisions(value: Any) -> RevisionsStatus | None:
+    try:
+        return None if value is None else RevisionsStatus.model_validate(value)
+    except ValidationError:
+        return None
 
 
 def _changes(found: Sequence[Any]) -> list[Change]:

@@ -3,10 +3,11 @@
 The document has the shape
 
     {"version": 1, "ready": …, "services": [{"namespace", "name", "ready", "state", "current", "conditions", "tuning",
-        "capacity", "replicas", "objectives": {"tpotMilliseconds", "ttftMilliseconds", "percentile"}, "history"}]}
+        "capacity", "replicas", "objectives": {"tpotMilliseconds", "ttftMilliseconds", "percentile"}, "revisions",
+        "history"}]}
 
-where conditions, tuning, capacity, replicas and history have the form of the resource's status. Fields may be added;
-none changes its meaning within a version.
+where conditions, tuning, capacity, replicas, revisions and history have the form of the resource's status. Fields may
+be added; none changes its meaning within a version.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from outrider.api.status import CandidateStatus, RevisionsStatus
 from outrider.cli.seen import Seen, Weight, ago
 from outrider.core.schedule import InvalidSchedule, parse_text
 from outrider.core.words import count
@@ -61,6 +63,9 @@ def _service(one: Seen) -> dict[str, Any]:
             "ttftMilliseconds": one.ttft_ms,
             "percentile": one.percentile,
         },
+        "revisions": (
+            None if one.revisions is None else one.revisions.model_dump(mode="json", by_alias=True, exclude_none=True)
+        ),
         "history": [change.model_dump(mode="json", by_alias=True) for change in one.history],
     }
 
@@ -148,10 +153,33 @@ def _facts(one: Seen, now_s: float) -> Iterator[tuple[str, str]]:
         "objectives",
         f"{objectives(one)} for {one.percentile} % of the requests" if objectives(one) != DASH else "none",
     )
+    if one.revisions is not None:
+        yield from _revisions(one.revisions, now_s)
     if one.history:
         change = one.history[0]
         yield "last change", f"{ago(change.time, now_s)} ago, {change.kind.lower()} {change.from_} → {change.to}"
         yield "", clauses(change.reason)
+
+
+def _revisions(found: RevisionsStatus, now_s: float) -> Iterator[tuple[str, str]]:
+    """The stable revision, the candidate with its figures, and how the one before it ended."""
+    yield "revision", found.stable
+    one = found.candidate
+    if one is not None:
+        yield "candidate", f"{one.revision}, {one.stage.lower()} for {ago(one.since, now_s)}{figures(one)}"
+        if one.reason:
+            yield "", clauses(one.reason)
+    elif found.history:
+        past = found.history[0]
+        yield "", f"candidate {past.revision} was {past.outcome.lower()} {ago(past.time, now_s)} ago"
+
+
+def figures(one: CandidateStatus) -> str:
+    """What was found of a candidate's token goodput; empty before anything was."""
+    if one.gain_percent is None:
+        return ""
+    bounds = "" if one.low_percent is None else f" ({one.low_percent} to {one.high_percent} %)"
+    return f"; token goodput {one.gain_percent} % beyond the stable engines'{bounds}"
 
 
 def _news(message: str, told: Sequence[str]) -> str:

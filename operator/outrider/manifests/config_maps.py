@@ -11,6 +11,7 @@ from outrider.manifests.meta import Manifest, metadata
 
 SCHEDULE_KEY = "schedule.json"
 MEMORY_KEY = "memory.json"
+REVISIONS_KEY = "revisions.json"
 
 
 def schedule_name(service: str) -> str:
@@ -37,9 +38,10 @@ def schedule(resource: SpeculativeInferenceService, generation: int, wanted: Sch
     return _config_map(resource, schedule_name(resource.name), {SCHEDULE_KEY: text})
 
 
-def memory(resource: SpeculativeInferenceService, document: str) -> Manifest:
-    """What the operator must not forget, as the text of one JSON document."""
-    return _config_map(resource, memory_name(resource.name), {MEMORY_KEY: document})
+def memory(resource: SpeculativeInferenceService, document: str, revisions: str | None = None) -> Manifest:
+    """What the operator must not forget, as the texts of JSON documents: of its control, and of revisions."""
+    data = {MEMORY_KEY: document} | ({} if revisions is None else {REVISIONS_KEY: revisions})
+    return _config_map(resource, memory_name(resource.name), data)
 
 
 def _config_map(resource: SpeculativeInferenceService, name: str, data: dict[str, str]) -> Manifest:

@@ -217,6 +217,15 @@ def _scaling() -> Iterator[Alert]:
 
 
 def _life() -> Iterator[Alert]:
+    stays = "CandidateWithdrawn|CandidateWaits|ApprovalNeeded"
+    yield Alert(
+        "OutriderRevisionNotCurrent",
+        condition("RevisionCurrent", f'status="False",reason=~"{stays}"'),
+        "30m",
+        "warning",
+        f"The engines of {SERVICE} do not get what its spec asks for.",
+        f"Reason {reason('RevisionCurrent')}. They serve with the revision before.",
+    )
     yield Alert(
         "OutriderServiceNotReady",
         condition("Ready", 'status!="True",reason!="Starting"'),

@@ -31,7 +31,7 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
     short = demand.shortfall(window, resolved.percentile, resolved.tpot_s, resolved.ttft_s)
     service.demand = demand.seen(service.demand, wanted, short, now_s)
     least, most = service.bounds
-    return min(max(least, wanted), within_share(service, most))
+    return min(max(least, wanted), most, beside_candidate(service, resolved))
 
 
 def stand(service: Service, now_s: float) -> None:
@@ -69,9 +69,24 @@ def within_share(service: Service, most: int) -> int:
     return min(most, max(least, service.share.most))
 
 
+def beside_candidate(service: Service, resolved: Resolved) -> int:
+    """The most replicas that the stable track may have now: a candidate holds the GPUs of one within the budget, or has
+    the place of one."""
+    most, trial = within_share(service, resolved.max_replicas), service.trial
+    if trial is None:
+        return most
+    if trial.placed and resolved.bounded_by_gpus:
+        most = min(most, resolved.max_replicas - 1)
+    if trial.freed is not None:
+        most = min(most, trial.freed)
+    return max(1, most)
+
+
 def bound(service: Service, resolved: Resolved) -> tuple[int, str]:
     """The most replicas that the service may have now, and the field or object that says so."""
-    most = within_share(service, resolved.max_replicas)
+    most, within = beside_candidate(service, resolved), within_share(service, resolved.max_replicas)
+    if most < within:
+        return most, "candidate"
     if most < resolved.max_replicas:
         return most, "ResourceQuota"
     return most, "gpuBudget" if resolved.bounded_by_gpus else "maxReplicas"
@@ -90,6 +105,9 @@ def limited(service: Service, resolved: Resolved, generation: int) -> Condition 
         assert service.share is not None
         message = f"{needs} now: {service.share.words}; raise the quota, or lower maxReplicas of another service"
         return condition(CAPACITY_LIMITED, True, "GPUQuota", message, generation)
+    if by == "candidate":
+        message = f"{needs} while a candidate has the place of one: wait for its verdict, or take the change back"
+        return condition(CAPACITY_LIMITED, True, "Candidate", message, generation)
     if by == "gpuBudget":
         message = (
             f"{needs} of {count(resolved.gpus, 'GPU')} each within spec.autoscaling.gpuBudget, {resolved.gpu_budget}:"

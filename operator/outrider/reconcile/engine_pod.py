@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from outrider.manifests.candidate import BOOT_ANNOTATION
 from outrider.manifests.meta import ENGINE_CONTAINER, REVISION_LABEL, STABLE, TRACK_LABEL
 from outrider.reconcile.redaction import last_words
 
@@ -50,6 +51,8 @@ class EnginePod:
     revision: str
     track: str = STABLE
     """``stable``, or ``candidate`` for one of a change on trial."""
+    boot: int = 1
+    """Which start of a candidate's engine it is."""
     unscheduled: str = ""
     """Why no node takes it, in the scheduler's words; empty if it has a node, or nobody looked yet."""
     failed: str = ""
@@ -101,6 +104,7 @@ class EnginePod:
             terminating="deletionTimestamp" in meta,
             revision=meta.get("labels", {}).get(REVISION_LABEL, ""),
             track=meta.get("labels", {}).get(TRACK_LABEL, STABLE),
+            boot=_whole(meta.get("annotations", {}).get(BOOT_ANNOTATION, "")),
             unscheduled=scheduled.get("message") or scheduled.get("reason", "") if unscheduled else "",
             failed=": ".join(filter(None, (status.get("reason") or "Failed", status.get("message")))) if failed else "",
             container=container.get("name", ENGINE_CONTAINER),
@@ -136,6 +140,10 @@ class EnginePod:
         if self.ending.life == self.served_life or self.container != ENGINE_CONTAINER:
             return False
         return 0 <= self.ending.ran_s - self.startup_budget_s <= self.grace_s + KILL_SLACK_S
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 1
 
 
 def _between(since_s: float | None, until_s: float | None) -> float | None:

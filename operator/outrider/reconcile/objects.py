@@ -8,19 +8,19 @@ Level-based: whatever woke it, it looks at everything, applies what differs, and
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from outrider import telemetry
-from outrider.api.defaults import Resolved, resolve
-from outrider.api.resource import SpeculativeInferenceService, parse
-from outrider.engine.admission import admit
+from outrider.api.defaults import Resolved
+from outrider.api.resource import SpeculativeInferenceService
 from outrider.errors import Forbidden, InvalidSpec, NotFound, NotReady, OperatorError, Unavailable
 from outrider.manifests import (
+    candidate,
     config_maps,
     deployment,
-    engine_container,
-    engine_settings,
     network_policy,
     pod_disruption_budget,
     pod_monitor,
@@ -42,12 +42,16 @@ from outrider.reconcile import (
     events,
     measures,
     persistence,
+    rendering,
     replicas,
     status,
+    trials,
 )
 from outrider.reconcile.configuration import controller_config, look_back_s
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
+from outrider.reconcile.rendering import Rendered
+from outrider.reconcile.trials import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -80,22 +84,17 @@ class ObjectsPass:
         body = one.body  # events may replace it meanwhile; status speaks of what this pass has seen
         generation, now_s = body["metadata"]["generation"], self._neighbours.clock()
         try:
-            resource = parse(body)
-            resolved = resolve(resource.spec, self._neighbours.settings.scale_down_stabilization_s)
-            engine = engine_settings.engine_config(resource, resolved)
-            warnings = (*admit(engine).warnings, *scaled_object.warnings(resource))
-            container = engine_container.build(resource, resolved, engine)
-            wanted = deployment.deployment(resource, resolved, container)
+            asked = rendering.render(body, self._neighbours.settings.scale_down_stabilization_s)
         except InvalidSpec as error:
             one.config = None
             await status.write(one, status.refused(one, error, generation, now_s), self._neighbours)
             await self._keep_leases(one)
             return
-        one.resource, one.resolved, one.controllable = resource, resolved, container.controllable
-        await self._remember(one, resource, resolved, container)
+        turn = await self._turn(one, asked, body)
+        resolved, container = turn.stable.resolved, turn.stable.container
         keda = resolved.autoscaled and await self._keda(one)
         usable = keda and one.scaling_path.too_old is None
-        fault = await edge.attempt(one.key, self._carry_out(one, resource, resolved, wanted, usable))
+        fault = await edge.attempt(one.key, self._carry_out(one, turn, usable))
         frozen = one.config is not None and one.config.frozen
         scaled = keda and not one.foreign_scalers
         least, now_s = resolved.min_replicas, self._neighbours.clock()
@@ -106,7 +105,7 @@ class ObjectsPass:
             effective.last_applied(one) if frozen else effective.in_force(resolved, container),
             keda=keda,
             fault=fault,
-            warnings=warnings,
+            warnings=asked.warnings,
             generation=generation,
             now_s=now_s,
         )
@@ -134,20 +133,15 @@ class ObjectsPass:
             await children.read_admin_key(one, self._neighbours, make=False)
             await delivery.bring_up_to_date(one, self._neighbours)
 
-    async def _carry_out(
-        self,
-        one: Service,
-        resource: SpeculativeInferenceService,
-        resolved: Resolved,
-        wanted: Manifest,
-        keda: bool,
-    ) -> None:
-        assert one.config is not None
-        if one.config.frozen:
+    async def _carry_out(self, one: Service, turn: Turn, keda: bool) -> None:
+        if one.frozen:
             await children.read_admin_key(one, self._neighbours, make=False)
         else:
             await persistence.record(one, self._neighbours)
-            await self._children(one, resource, resolved, wanted, keda)
+            await self._children(one, turn.stable.resource, turn.stable.resolved, turn.stable.deployment, keda)
+            await self._candidate(one, turn.candidate)
+            for news in turn.news:
+                await events.announce(one, news.reason, news.message, self._neighbours, warning=news.warning)
         await delivery.bring_up_to_date(one, self._neighbours)
 
     def _failed(self, one: Service, error: OperatorError) -> float:
@@ -158,11 +152,34 @@ class ObjectsPass:
             return error.retry_after_s
         return SLOW_RETRY_S if isinstance(error, Forbidden) else 1.0
 
-    async def _remember(
-        self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved, container: EngineContainer
+    async def _turn(self, one: Service, asked: Rendered, body: Mapping[str, Any]) -> Turn:
+        """What either track is to be; what was remembered is read first."""
+        settings = self._neighbours.settings
+        texts = await persistence.read(one, self._neighbours) if one.state is None else {}
+        frozen = settings.paused or asked.resource.spec.paused
+        turn = trials.turn(
+            one,
+            asked,
+            body["spec"],
+            frozen=frozen,
+            look_back_s=settings.scale_down_stabilization_s,
+            now_s=self._neighbours.clock(),
+        )
+        one.resource, one.resolved = turn.stable.resource, turn.stable.resolved
+        one.controllable = turn.stable.container.controllable
+        self._remember(one, turn.stable.resolved, turn.stable.container, frozen=frozen, texts=texts)
+        return turn
+
+    def _remember(
+        self,
+        one: Service,
+        resolved: Resolved,
+        container: EngineContainer,
+        *,
+        frozen: bool,
+        texts: Mapping[str, str],
     ) -> None:
         settings = self._neighbours.settings
-        frozen = settings.paused or resource.spec.paused
         one.config = controller_config(
             resolved,
             container,
@@ -173,9 +190,9 @@ class ObjectsPass:
         if not frozen or one.bounds is None:
             one.bounds = None if resolved.scaler == "Off" else (resolved.min_replicas, resolved.max_replicas)
         if one.state is None:
-            one.state = await persistence.load(one, one.config, self._neighbours)
+            one.state = persistence.load(one, one.config, texts)
             self._decide_soon()
-        measures.asked(one.key, resolved, demands.within_share(one, resolved.max_replicas))
+        measures.asked(one.key, resolved, demands.beside_candidate(one, resolved))
 
     async def _children(
         self,
@@ -207,14 +224,15 @@ class ObjectsPass:
         await self._network_policy(one, resource, resolved)
         await self._deployment(one, wanted, resolved)
         if keda and not one.foreign_scalers:
+            most = demands.beside_candidate(one, resolved)
             scaled = scaled_object.scaled_object(
                 resource,
-                resolved,
+                dataclasses.replace(resolved, min_replicas=min(resolved.min_replicas, most)),
                 target=state.target,
                 prometheus_url=settings.keda_prometheus,
                 polling_s=settings.keda_polling_interval_s,
                 stabilization_s=look_back_s(resource.spec, resolved, one.cold_start_s),
-                most=demands.within_share(one, resolved.max_replicas),
+                most=most,
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)
             with contextlib.suppress(NotFound):  # their definition went a moment ago; the next look tells
@@ -225,6 +243,15 @@ class ObjectsPass:
                 await children.apply(one, monitor, self._neighbours)
             else:
                 await children.remove(one, *POD_MONITOR, resource.name, self._neighbours)
+
+    async def _candidate(self, one: Service, wanted: Rendered | None) -> None:
+        if wanted is not None and one.trial is not None:
+            manifest = candidate.candidate(wanted.resource, wanted.resolved, wanted.container, boot=one.trial.boot)
+            await children.apply(one, manifest, self._neighbours)
+            return
+        name = candidate.candidate_name(one.key[1])
+        if f"Deployment/{name}" in one.children:  # Deployments are watched: what is not there was not seen
+            await children.remove(one, "apps/v1", "Deployment", name, self._neighbours)
 
     async def _network_policy(self, one: Service, resource: SpeculativeInferenceService, resolved: Resolved) -> None:
         if resolved.network_policy:
@@ -238,10 +265,16 @@ class ObjectsPass:
         if resolved.scaler != "Off":
             await replicas.hand_over(one, self._neighbours)
         else:
-            wanted = deployment.with_replicas(wanted, replicas.fixed(resolved, one.children.get(name)))
+            wanted = deployment.with_replicas(wanted, _fixed(one, resolved, one.children.get(name)))
         before = one.children.get(name)
         live = await children.apply(one, wanted, self._neighbours)
         if before is not None:
             await events.rolls(one, before, live, self._neighbours)
         if resolved.autoscaled and not one.foreign_scalers:
             await replicas.start_at_minimum(resolved, live, self._neighbours)
+
+
+def _fixed(one: Service, resolved: Resolved, live: Mapping[str, Any] | None) -> int:
+    """Without an autoscaler: the number to keep, less the place that a candidate has."""
+    number, trial = replicas.fixed(resolved, live), one.trial
+    return number if trial is None or trial.freed is None else min(number, trial.freed)

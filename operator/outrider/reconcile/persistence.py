@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from outrider.core import memory
 from outrider.core.budget import Gain
+from outrider.core.revisions import remembered
+from outrider.core.revisions.trial import Revisions
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.manifests import config_maps
 from outrider.reconcile import children
@@ -19,9 +22,24 @@ from outrider.reconcile.share import Share
 logger = logging.getLogger(__name__)
 
 
-async def load(service: Service, config: ControllerConfig, neighbours: Neighbours) -> ControllerState:
-    """Read what an earlier process remembered; the initial state for a new service or a damaged document."""
-    state, share = await _read(service, config, neighbours)
+async def read(service: Service, neighbours: Neighbours) -> Mapping[str, str]:
+    """The texts that an earlier process left, by key; none for a new service. What they say of revisions is kept."""
+    namespace, name = service.key
+    stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
+    if stored is None or not _ours(stored, service):
+        return {}
+    texts: dict[str, str] = stored.get("data") or {}
+    known, fault = remembered.from_document(parsed(texts.get(config_maps.REVISIONS_KEY, "null")))
+    if fault is not None:
+        logger.warning("starting afresh: %s", fault, extra={"namespace": namespace, "service": name})
+    service.keep(known)
+    service.recorded_revisions = known
+    return texts
+
+
+def load(service: Service, config: ControllerConfig, texts: Mapping[str, str]) -> ControllerState:
+    """What an earlier process remembered; the initial state for a new service or a damaged document."""
+    state, share = _read(service, config, texts)
     if service.share is None:
         service.share, service.recorded_share = share, None if share is None else share.most
     # The initial state needs no record: whoever finds none begins with it too.
@@ -29,17 +47,13 @@ async def load(service: Service, config: ControllerConfig, neighbours: Neighbour
     return state
 
 
-async def _read(
-    service: Service, config: ControllerConfig, neighbours: Neighbours
-) -> tuple[ControllerState, Share | None]:
-    namespace, name = service.key
-    stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
-    if stored is None or not _ours(stored, service):
+def _read(service: Service, config: ControllerConfig, texts: Mapping[str, str]) -> tuple[ControllerState, Share | None]:
+    if not texts:
         return initial_state(config), None
-    document = parsed((stored.get("data") or {}).get(config_maps.MEMORY_KEY, ""))
+    document = parsed(texts.get(config_maps.MEMORY_KEY, ""))
     state, fault = memory.from_document(document, config)
     if fault is not None:
-        logger.warning("starting afresh: %s", fault, extra={"namespace": namespace, "service": name})
+        logger.warning("starting afresh: %s", fault, extra={"namespace": service.key[0], "service": service.key[1]})
     return state, _share(document.get("share")) if isinstance(document, dict) else None
 
 
@@ -52,11 +66,12 @@ def parsed(text: str) -> Any:
 
 
 async def record(service: Service, neighbours: Neighbours) -> None:
-    """Write the memory document if it does not hold the present generation, target and share yet."""
+    """Write the memory document if it does not hold the present generation, target, share and trial yet."""
     if service.state is None:
         return
     share = None if service.share is None else service.share.most
-    if service.recorded != (service.state.generation, service.state.target) or service.recorded_share != share:
+    news = service.recorded != (service.state.generation, service.state.target) or service.recorded_share != share
+    if news or not remembered.same_but_for_words(service.recorded_revisions, service.revisions):
         await save(service, neighbours)
 
 
@@ -70,12 +85,14 @@ async def save(service: Service, neighbours: Neighbours) -> None:
     assert service.state is not None
     assert service.resource is not None
     recorded = (service.state.generation, service.state.target)
-    share = service.share
+    share, known = service.share, service.revisions
     parts = memory.to_document(service.state) | ({} if share is None else {"share": _share_document(share)})
     document = json.dumps(parts, separators=(",", ":"))
-    await children.apply(service, config_maps.memory(service.resource, document), neighbours)
+    revisions = None if known == Revisions() else json.dumps(remembered.to_document(known), separators=(",", ":"))
+    await children.apply(service, config_maps.memory(service.resource, document, revisions), neighbours)
     service.saved_s, service.recorded = neighbours.clock(), recorded
     service.recorded_share = None if share is None else share.most
+    service.recorded_revisions = known
 
 
 def _share_document(share: Share) -> dict[str, Any]:

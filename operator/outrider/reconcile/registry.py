@@ -21,7 +21,7 @@ from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.demand import Demand
 from outrider.core.revisions.analysis import Judgement
-from outrider.core.revisions.trial import Trial
+from outrider.core.revisions.trial import Revisions, Trial, Withdrawn
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
 from outrider.manifests.meta import STABLE
@@ -65,8 +65,14 @@ class Service:
     """Fewest and most replicas that an autoscaler may be asked for; None where nobody scales."""
     demand: Demand = field(default_factory=Demand)
     """What its load asked for lately."""
+    revisions: Revisions = field(default_factory=Revisions)
+    """What is remembered of its revisions."""
+    recorded_revisions: Revisions = field(default_factory=Revisions)
+    """The same as the memory document has it."""
     trial: Trial | None = None
     """The candidate beside the stable engines, if there is one."""
+    withheld: Withdrawn | None = None
+    """Why the stable engines do not get what the spec asks for, where that was withdrawn."""
     judgement: Judgement | None = None
     """What the last comparison of that candidate found; None before the first, and for another candidate."""
     share: Share | None = None
@@ -113,6 +119,18 @@ class Service:
     looked_s: float = 0.0
     """When the last objects pass began."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is to be left as it is."""
+        return self.config is not None and self.config.frozen
+
+    def keep(self, revisions: Revisions) -> None:
+        """Remember revisions; what was found of another candidate, or of an earlier start, is void."""
+        before, self.trial, self.revisions = self.trial, revisions.trial, revisions
+        now = self.trial
+        if before is None or now is None or (before.revision, before.boot) != (now.revision, now.boot):
+            self.judgement = None
 
     def saw(self, child: str, body: Manifest) -> None:
         """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""

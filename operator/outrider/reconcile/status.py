@@ -33,7 +33,16 @@ from outrider.api.status import (
 from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
-from outrider.reconcile import conditions, demands, events, measures, scaling_conditions, scaling_path, troubles
+from outrider.reconcile import (
+    conditions,
+    demands,
+    events,
+    measures,
+    scaling_conditions,
+    scaling_path,
+    trial_status,
+    troubles,
+)
 from outrider.reconcile.events import rfc3339
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
@@ -71,6 +80,7 @@ def build(
         tuning=_tuning(service, resolved, effective),
         capacity=_capacity(service, resolved),
         history=_history(service),
+        revisions=trial_status.revisions(service),
         effective=effective,
     )
 
@@ -174,6 +184,9 @@ def _conditions(
         scaled = service.children.get(f"ScaledObject/{name}")
         return [*found, conditions.paused(by_spec, scaled, deployment, generation)]
     contended = scaling_conditions.contended(service.contention, generation)
+    tried = trial_status.revision_current(service, generation)
+    if tried is not None:
+        found.append(tried)
     if idle:
         return found
     under_way = conditions.stalled(deployment, matters, resolved, generation) or conditions.reconciling(

@@ -82,6 +82,13 @@ def hard(document: dict[str, Any]) -> dict[str, Any]:
     news = {**document}
     for part, fields in soft.items():
         news[part] = {name: value for name, value in document.get(part, {}).items() if name not in fields}
+    if "revisions" in document:
+        candidate = {
+            name: value
+            for name, value in document["revisions"].get("candidate", {}).items()
+            if name not in ("reason", "gainPercent", "lowPercent", "highPercent")
+        }
+        news["revisions"] = document["revisions"] | {"candidate": candidate}
     news["conditions"] = [
         {name: value for name, value in one.items() if name != "message"} for one in document.get("conditions", [])
     ]

@@ -249,6 +249,9 @@ ADMITTED: dict[str, Body] = {
     "a cache with a limit": {"spec.storage": {"modelCache": {"sizeLimit": "200Gi"}}},
     "a surge and nobody missing": {"spec.rollout": {"maxSurge": 1, "maxUnavailable": 0}},
     "all stop first": {"spec.rollout": {"strategy": "Recreate"}},
+    "all stop first and say so twice": {"spec.rollout": {"strategy": "Recreate", "policy": "Rolling"}},
+    "a canary of a narrow margin": {"spec.rollout": {"policy": "Canary", "marginPercent": 3, "maxMinutes": 60}},
+    "a revision that was approved": {"spec.rollout": {"policy": "Manual", "approve": "3f9c2a71b0"}},
     "a rolling update, by name": {"spec.rollout": {"strategy": "RollingUpdate", "maxUnavailable": 2}},
     "nobody evicted": {"spec.disruption": {"maxUnavailable": 0}},
     "a service for others": {

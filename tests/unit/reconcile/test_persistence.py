@@ -39,7 +39,8 @@ def world() -> World:
 
 
 async def load(world: World) -> ControllerState:
-    return await persistence.load(world.service(), config(), world.neighbours)
+    texts = await persistence.read(world.service(), world.neighbours)
+    return persistence.load(world.service(), config(), texts)
 
 
 async def test_a_new_service_begins_at_the_beginning(world: World) -> None:
