@@ -11,9 +11,6 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key")
 
 FIRST_DELAY_S = 1.0
-WORKERS = 16
-"""Keys that are worked on at a time. Work waits for answers and, beside a control pass, for a decision between any two
-steps of its own: four at a time reconciled four of 5,000 new services a second, while processor time was left."""
 MAX_DELAY_S = 120.0
 """A service that cannot be reconciled is looked at every two minutes: often enough for a pager, rare enough for a
 thousand of them."""
@@ -27,7 +24,7 @@ class WorkQueue(Generic[Key]):
     a time.
     """
 
-    def __init__(self, work: Callable[[Key], Awaitable[float | None]], workers: int = WORKERS) -> None:
+    def __init__(self, work: Callable[[Key], Awaitable[float | None]], workers: int = 4) -> None:
         self._work, self._workers = work, workers
         self._new: deque[Key] = deque()
         self._reminders: deque[Key] = deque()
