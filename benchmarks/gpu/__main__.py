@@ -12,11 +12,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.gpu import engine, page, runs, session
+from benchmarks.gpu import engine, page, runs, session, shipped
+from benchmarks.gpu.rows import read_all
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """One command; all but ``compare`` on the machine with the GPU, where all but ``start`` need a running engine."""
+    """One command: ``compare`` and ``profile`` anywhere, the others on the machine with the GPU and an engine."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("gpu-results"), help="of rows, logs and models")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -33,9 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sitting.add_argument("--seconds", type=float, default=1400.0, help="the time there is")
     compare = commands.add_parser("compare", help="write the page from the rows: without a GPU")
     compare.add_argument("--output", type=Path, default=page.FOLDER, help="folder for gpu.json, gpu.md and the plot")
+    commands.add_parser("profile", help="write the shipped profile of the card measured last: without a GPU")
     options = parser.parse_args(arguments)
     if options.command == "compare":
         page.write(page.Findings.of(), options.output)
+    elif options.command == "profile":
+        shipped.write(read_all(page.FOLDER / "gpu")[0][0], engine.rendered("Adaptive")[2].capture_size)
     else:
         options.folder.mkdir(exist_ok=True)
         _on_the_machine(options)

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 DEFAULT_PROFILE = "h100-llama8b-eagle"
+H200_PROFILE = "h200-llama8b-eagle"
 MOE_PROFILE = "qwen3-235b-a22b-sglang"
 SHORT_PROMPT = 512  # tokens: the rows with longer prompts only serve to measure what context costs
 TAIL_ROWS = 3  # rows behind the line that leaves the measured range: one row alone can be off by some 10 %
@@ -195,7 +196,7 @@ def _along(x: Sequence[float], y: Sequence[float], tokens: float) -> float:
 
 
 def load_profile(name: str = DEFAULT_PROFILE) -> Profile:
-    """A profile shipped with the package, by name: `DEFAULT_PROFILE` or `MOE_PROFILE`."""
+    """A profile shipped with the package, by name: `DEFAULT_PROFILE`, `H200_PROFILE` or `MOE_PROFILE`."""
     return parse_profile(name, json.loads((files(__package__) / "data" / f"{name}.json").read_text()))
 
 
@@ -208,17 +209,23 @@ def parse_profile(name: str, document: Mapping[str, Any]) -> Profile:
     """Sort the rows of a profile document into curves; of a published table, compute its step times first."""
     if "tokens_per_second" in document:
         return _published(name, document)
-    context_s = _context_cost(document["no_drafter"])
-    short = [row for row in document["no_drafter"] if row["prompt"] == SHORT_PROMPT]
+    bare = document.get("no_drafter", [])
+    context_s = _context_cost(bare) if bare else document["context_us_per_1000_tokens"] / 1e9
+    short = [row for row in bare if row["prompt"] == SHORT_PROMPT]
+    beside = document.get("beside_decoding", {"prompt_us_per_token": 0.0, "jump_ms": 0.0, "prefill": []})
     return Profile(
         name=name,
         acceptance=tuple(document["acceptance"]),
         in_graph=_curves((row for row in document["rows"] if not row["beyond_capture"]), context_s),
         beyond_graph=_curves((row for row in document["rows"] if row["beyond_capture"]), context_s),
-        no_drafter=_curves(short, context_s)[0],
+        no_drafter=_curves(short, context_s)[0] if bare else None,
         prefill_tokens=tuple(float(row["tokens"]) for row in document["prefill"]),
         prefill_seconds=tuple(row["ttft_ms"] / 1e3 for row in document["prefill"]),
         context_s=context_s,
+        prompt_s=beside["prompt_us_per_token"] / 1e6,
+        jump_s=beside["jump_ms"] / 1e3,
+        beside_tokens=tuple(float(row["tokens"]) for row in beside["prefill"]),
+        beside_seconds=tuple(row["ttft_ms"] / 1e3 for row in beside["prefill"]),
     )
 
 

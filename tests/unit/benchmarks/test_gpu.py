@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import calibration, session
+from benchmarks.gpu import calibration, session, shipped
 from benchmarks.gpu.compare import Compared, Model, compare, ranking, worst
 from benchmarks.gpu.headline import DEFINITIONS, TARGETS, headline, headroom
 from benchmarks.gpu.page import FOLDER, NOTES
 from benchmarks.gpu.rows import Results, read_all
 from benchmarks.gpu.runs import SETTLE_S, TRACE
 from benchmarks.markdown import text
+from outrider.core import measured_profile
+from outrider.simulator.profile import H200_PROFILE, load_profile
 
 ROOT = Path(__file__).parents[3]
 ARMS = ("outrider", "none", "k1", "k3", "k5")
@@ -128,6 +130,21 @@ def test_the_profile_gives_a_measured_cell_back() -> None:
     for one in calibration.cells(results):
         if one.prompt == 256:
             assert card.step_time_s(one.batch, one.k, 528, one.context) == pytest.approx(one.seconds, rel=1e-9)
+
+
+def test_the_shipped_profile_is_that_of_the_rows_and_can_be_read_by_simulator_and_estimator() -> None:
+    results = read_all(ROOT / FOLDER / "gpu")[0][0]
+    written = shipped.document(results, 528)
+    assert json.loads((ROOT / shipped.PATH).read_text(encoding="utf-8")) == written
+    card, measured = load_profile(H200_PROFILE), calibration.profile(results, 528)
+    for batch, k in ((1, 0), (64, 3), (192, 5)):
+        expected = measured.step_time_s(batch, k, 528, 500.0)
+        assert card.step_time_s(batch, k, 528, 500.0) == pytest.approx(expected, rel=2e-3)
+    assert card.prefill_time_s(256, beside=True) == pytest.approx(measured.prefill_time_s(256, beside=True), rel=1e-4)
+    assert (card.prompt_s, card.jump_s) == pytest.approx((measured.prompt_s, measured.jump_s), rel=1e-3)
+    with pytest.raises(ValueError, match="no run without a drafter"):
+        card.step_time_s(1, 0, 528, 0.0, drafter=False)
+    assert measured_profile.read(written).capture_size == 528
 
 
 def played(seconds: float, failing: str = "nothing") -> tuple[list[str], session.Played]:
