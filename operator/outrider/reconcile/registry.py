@@ -135,7 +135,8 @@ class Service:
     def saw(self, child: str, body: Manifest) -> None:
         """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""
         before = self.children.get(child)
-        self.children[child] = lean(body)
+        # Whose replicas a Deployment has is asked.
+        self.children[child] = body if body["kind"] == "Deployment" else lean(body)
         if body["kind"] == "HorizontalPodAutoscaler":
             self.contention = contention.asked(self.contention, body.get("status", {}).get("desiredReplicas"))
         elif body["kind"] == "Deployment" and before is not None:
@@ -305,9 +306,7 @@ def _keda_answered(scaled_object: Manifest) -> bool:
 
 
 def lean(body: Manifest) -> Manifest:
-    """A manifest without the fields' owners where nobody asks for them: they name every field once more."""
-    if body["kind"] == "Deployment":  # whose replicas it has is asked
-        return body
+    """A manifest without the fields' owners: they name every field once more."""
     return {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
 
 
