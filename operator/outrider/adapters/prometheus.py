@@ -63,6 +63,13 @@ _STEPS = names.STEPS + names.STEP_SECONDS + names.STEP_REQUESTS
 _HISTOGRAMS = tuple(name + suffix for name in names.TPOT + names.TTFT for suffix in ("_bucket", "_sum", "_count"))
 GROUPS = (_COUNTERS_AND_GAUGES, _STEPS, _HISTOGRAMS)
 """One query each, whatever the number of services."""
+_ANSWERS = (
+    *names.FINISHED,
+    *names.HTTP_REQUESTS,
+    *(name + suffix for name in names.ANSWER_TOKENS for suffix in ("_bucket", "_sum")),
+)
+COMPARED = (*GROUPS, _ANSWERS)
+"""The same for comparisons of candidates: asked only while there is one."""
 MAX_NUMBER = 2.0**53
 """Counters and times are whole up to here, as a float has them; ten thousand tokens a second get there in 28,000
 years."""
@@ -91,8 +98,18 @@ class Prometheus:
             Malformed: an answer that is no range vector.
             MetricsError: its clock and ours tell different times.
         """
+        return await self._ask(queries(window_s, services), at_s)
+
+    async def compared_series(
+        self, services: Collection[ServiceKey], window_s: float, at_s: float
+    ) -> dict[ServiceKey, list[Series]]:
+        """The same of both tracks of these services, and how their requests ended; raises the same."""
+        found = await self._ask(comparison_queries(services, window_s), at_s)
+        return {key: found[key] for key in services if key in found}
+
+    async def _ask(self, asked: Iterable[str], at_s: float) -> dict[ServiceKey, list[Series]]:
         # One after another: while it is read an answer takes several times the memory that it takes afterwards.
-        answers = [await self._query(query, at_s) for query in queries(window_s, services)]
+        answers = [await self._query(query, at_s) for query in asked]
         return await asyncio.to_thread(by_service, answers)
 
     async def glance(self, window_s: float, at_s: float) -> dict[ServiceKey, list[Series]]:
@@ -140,12 +157,20 @@ def queries(window_s: float, services: Collection[ServiceKey] | None = None) -> 
     return [_query_of(group, window_s, services) for group in GROUPS]
 
 
-def _query_of(group: Sequence[str], window_s: float, services: Collection[ServiceKey] | None = None) -> str:
+def comparison_queries(services: Collection[ServiceKey], window_s: float) -> list[str]:
+    """The queries of the comparisons of some services, as many whatever their number."""
+    return [_query_of(group, window_s, services, track='!=""') for group in COMPARED]
+
+
+def _query_of(
+    group: Sequence[str], window_s: float, services: Collection[ServiceKey] | None = None, track: str = '="stable"'
+) -> str:
+    """Names and namespaces are asked for apart, so that services of others may be among the answers."""
     namespace, service = 'namespace!=""', f'{SERVICE_LABEL}!=""'
     if services is not None:
         namespace = f'namespace=~"{_any_of(namespace for namespace, _ in services)}"'
         service = f'{SERVICE_LABEL}=~"{_any_of(name for _, name in services)}"'
-    matchers = f'__name__=~"{"|".join(group)}",{service},{namespace},{TRACK_LABEL}="stable"'
+    matchers = f'__name__=~"{"|".join(group)}",{service},{namespace},{TRACK_LABEL}{track}'
     return f"{{{matchers}}}[{math.ceil(window_s)}s]"
 
 

@@ -25,6 +25,13 @@ TPOT = ("vllm:request_time_per_output_token_seconds",)
 """A request's decode time over its tokens. Before 0.11 there was only ``vllm:time_per_output_token_seconds``, an entry
 each engine output: under speculation that is the time of a step, and it is not read as TPOT."""
 TTFT = ("vllm:time_to_first_token_seconds",)
+FINISHED = ("vllm:request_success_total",)
+"""Label ``finished_reason``: ``stop``, ``length``, ``abort``, since 0.20 ``error`` and ``repetition`` too. A request
+whose client hung up is in none of them."""
+ANSWER_TOKENS = ("vllm:request_generation_tokens",)
+"""A histogram of output tokens by request, of the same requests; the lowest bound is 1."""
+HTTP_REQUESTS = ("http_requests_total",)
+"""Of the API server, without label ``engine``; labels ``handler``, ``method`` and ``status`` (``2xx``, ``5xx``)."""
 E2E_LATENCY = ("vllm:e2e_request_latency_seconds",)
 QUEUE_TIME = ("vllm:request_queue_time_seconds",)
 ITERATION_TOKENS = ("vllm:iteration_tokens_total",)

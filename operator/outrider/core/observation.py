@@ -10,15 +10,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from outrider.core import engine_metrics as names
 from outrider.core.counters import increase
+from outrider.core.ended import Ended, read_ended
 from outrider.core.engine_reader import EngineKey, EngineReader, EngineSeries, in_order, whole
 from outrider.core.histogram import Histogram, read_histogram
 from outrider.core.series import Missing, Series
 from outrider.core.steps import StepCell, read_cells
 
-__all__ = ["EngineWindow", "Histogram", "Observation", "StepCell", "increase", "observe", "observe_since"]
+__all__ = [
+    "EngineWindow",
+    "Histogram",
+    "Observation",
+    "StepCell",
+    "increase",
+    "observe",
+    "observe_since",
+    "observe_windows",
+]
 
 
 MAX_POSITIONS = 64
@@ -63,6 +74,7 @@ class Observation:
     cells: tuple[StepCell, ...] = ()
     tpot: Histogram = field(default_factory=Histogram)
     ttft: Histogram = field(default_factory=Histogram)
+    ended: Ended = field(default_factory=Ended)
     left_out: tuple[Missing, ...] = ()
     """Why engines that have series are not among ``engines``, an entry each."""
 
@@ -174,18 +186,30 @@ def observe_since(
     return [found[since_s] for since_s in moments_s]
 
 
+def observe_windows(
+    series: Iterable[Series], edges_s: Sequence[float], *, stale_after_s: float = 30.0
+) -> list[Observation | Missing]:
+    """The same for windows that follow one another, from each edge to the next."""
+    engines = _engines(series, None)
+    return [_condense(engines, since_s, until_s, stale_after_s) for since_s, until_s in pairwise(edges_s)]
+
+
 def _engines(series: Iterable[Series], pods: Collection[str] | None) -> list[EngineSeries]:
     by_engine: dict[EngineKey, list[Series]] = defaultdict(list)
     starts: dict[str, list[Series]] = defaultdict(list)
+    servers: dict[str, list[Series]] = defaultdict(list)
     for one in series:
         pod = one.labels.get("pod", "")
         if pods is not None and pod not in pods:
             continue
         if one.name in names.PROCESS_START:
             starts[pod].append(one)
+        elif one.name in names.HTTP_REQUESTS:
+            servers[pod].append(one)
         else:
             by_engine[pod, one.labels.get("engine", "")].append(one)
-    return [in_order(key, many, starts[key[0]]) for key, many in sorted(by_engine.items())]
+    # What the server of several engines counts is read once, with the first of them.
+    return [in_order(key, [*many, *servers.pop(key[0], ())], starts[key[0]]) for key, many in sorted(by_engine.items())]
 
 
 def _condense(
@@ -257,6 +281,7 @@ def _merge(
         cells=read_cells(readers),
         tpot=read_histogram(readers, names.TPOT),
         ttft=read_histogram(readers, names.TTFT),
+        ended=read_ended(readers),
         left_out=left_out,
     )
 

@@ -45,10 +45,15 @@ class MetricsStore(Protocol):
     async def engine_series(
         self, window_s: float, at_s: float, services: Collection[tuple[str, str]] | None = ...
     ) -> Mapping[tuple[str, str], list[Series]]:
-        """Samples of engines by service: of all, or of these at least."""
+        """Samples of replicas' engines by service: of all, or of these at least."""
 
     async def glance(self, window_s: float, at_s: float) -> Mapping[tuple[str, str], list[Series]]:
         """The few families that `outrider.core.glance` reads, of all services."""
+
+    async def compared_series(
+        self, services: Collection[tuple[str, str]], window_s: float, at_s: float
+    ) -> Mapping[tuple[str, str], list[Series]]:
+        """Samples of both tracks' engines of some services, with how their requests ended."""
 
 
 class Engines(Protocol):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from outrider.adapters.prometheus import GROUPS, Prometheus, queries
+from outrider.adapters.prometheus import COMPARED, GROUPS, Prometheus, comparison_queries, queries
 from outrider.core import engine_metrics as names
 from outrider.core.glance import GLANCED
 from outrider.core.series import Series
@@ -108,6 +108,41 @@ class TestQueries:
         assert [(one.method, one.path) for one in server.asked] == [("POST", "/api/v1/query")] * len(GROUPS)
         assert {one.query["time"] for one in server.asked} == {"1800000000.000"}
         assert sorted(one.query["query"] for one in server.asked) == sorted(queries(40.0))
+
+
+class TestComparisons:
+    SERVICES = (("ml", "chat"), ("ml", "code"), ("team.b", "chat.v2"))
+
+    @pytest.mark.parametrize("services", [SERVICES[:1], SERVICES])
+    def test_there_are_as_many_queries_for_many_services_as_for_one(self, services: list[tuple[str, str]]) -> None:
+        assert len(comparison_queries(services, 40.0)) == len(COMPARED) == len(GROUPS) + 1
+
+    def test_they_ask_for_both_tracks_of_these_services_alone(self) -> None:
+        for query in comparison_queries(self.SERVICES, 40.0):
+            assert query.endswith(
+                r'serving_outrider_dev_service=~"chat|chat[.]v2|code",namespace=~"ml|team[.]b",'
+                'serving_outrider_dev_track!=""}[40s]'
+            )
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *names.FINISHED,
+            *names.HTTP_REQUESTS,
+            *(name + suffix for name in names.ANSWER_TOKENS for suffix in ("_bucket", "_sum")),
+            *names.GENERATION_TOKENS,
+        ],
+    )
+    def test_every_metric_that_a_comparison_reads_is_asked_for_once(self, name: str) -> None:
+        queries = comparison_queries(self.SERVICES, 40.0)
+        assert [part for query in queries for part in query.split('"')[1].split("|")].count(name) == 1
+
+    async def test_services_of_the_same_name_elsewhere_are_left_out(self) -> None:
+        rows = matrix(*(({"namespace": space}, [[AT_S - 5, "1"], [AT_S, "2"]]) for space in ("ml", "other")))
+        async with serving(first_only(rows)) as server:
+            found = await Prometheus(server.url).compared_series([("ml", "chat"), ("other", "code")], 40.0, AT_S)
+        assert list(found) == [("ml", "chat")]
+        assert len(server.asked) == len(COMPARED)
 
 
 class TestAnswers:

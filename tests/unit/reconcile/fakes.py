@@ -296,6 +296,8 @@ class FakeMetrics:
         """The services that it was about, by name; None for all."""
         self.glances = 0
         """How often it was asked for a few numbers."""
+        self.compared: list[tuple[list[tuple[str, str]], float, float]] = []
+        """The same of calls for comparisons, after the services that they were for."""
 
     async def engine_series(
         self, window_s: float, at_s: float, services: Collection[tuple[str, str]] | None = None
@@ -311,6 +313,14 @@ class FakeMetrics:
         if self.error is not None:
             raise self.error
         return {key: list(_newest(found, at_s - window_s, at_s)) for key, found in self.series.items()}
+
+    async def compared_series(
+        self, services: Collection[tuple[str, str]], window_s: float, at_s: float
+    ) -> Mapping[tuple[str, str], list[Series]]:
+        self.compared.append((sorted(services), window_s, at_s))
+        if self.error is not None:
+            raise self.error
+        return {key: self.series[key] for key in services if key in self.series}
 
 
 def _newest(found: Iterable[Series], after_s: float, until_s: float) -> Iterator[Series]:

@@ -27,7 +27,7 @@ from .fakes import Manifest
 A, B = "10.0.0.1", "10.0.0.2"
 ENDLESS = 10_000
 """More writes than any story has."""
-READS = ("get", "list", "serves", "engine_series")
+READS = ("get", "list", "serves", "engine_series", "compared_series")
 
 
 class Killed(BaseException):
