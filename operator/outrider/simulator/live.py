@@ -10,8 +10,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from random import Random
 
 from outrider.simulator.admin import AdminPort
+from outrider.simulator.behaviour import NORMAL, Behaviour
 from outrider.simulator.engine import SimulatedEngine
 from outrider.simulator.metrics import Exposition
 from outrider.simulator.profile import Profile
@@ -32,6 +34,7 @@ class LiveEngine:
         *,
         seed: int,
         files: Mapping[str, str],
+        behaviour: Behaviour = NORMAL,
         now: Callable[[], float] | None = None,
     ) -> None:
         """``profile`` is already slowed; ``files`` are the mounted documents by path, kept fresh by the owner."""
@@ -44,12 +47,20 @@ class LiveEngine:
         self._now = now or self._loop.time
         self._timer: asyncio.TimerHandle | None = None
         self._numbers = 0
-        self.engine = SimulatedEngine(settings, profile, seed=seed, start_s=self._now())
+        self.behaviour = behaviour
+        self._ceiling, self._rng = settings.max_speculative_tokens, Random(seed)
+        own = behaviour.profile(profile, self._ceiling)
+        self.engine = SimulatedEngine(settings, own, seed=seed, start_s=self._now())
         self.admin = AdminPort(self.engine)
         self._exposition = Exposition(self.engine, self.admin if settings.plugin else None, time.time())
         self._document: str | None = None
         self.poke()
         self.refresh()
+
+    @property
+    def answered(self) -> int:
+        """Requests that ended, however."""
+        return sum(self.engine.counters.finished.values())
 
     @property
     def in_flight(self) -> int:
@@ -67,7 +78,7 @@ class LiveEngine:
 
     def submit(self, request: Request, listener: Listener) -> None:
         """Put a request into the queue; raises `RequestTooLong` as the engine does."""
-        self.engine.submit(request, self._now(), listener)
+        self.engine.submit(self.behaviour.request(request, self._ceiling, self._rng), self._now(), listener)
         self.poke()
 
     def abort(self, request_id: str) -> None:

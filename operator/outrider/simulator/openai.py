@@ -29,6 +29,10 @@ class BadRequest(Exception):
         self.body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
 
 
+FAILURE = BadRequest("Internal server error", 500, "InternalServerError")
+"""The answer to a request that failed in the engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A completion that somebody asks for."""

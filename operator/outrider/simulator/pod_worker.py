@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from outrider.simulator.behaviour import CRASH, STATUS, Behaviour, named
 from outrider.simulator.command_line import parse
 from outrider.simulator.exits import EngineExit
 from outrider.simulator.live import LiveEngine
@@ -138,7 +139,9 @@ class PodWorker:
         if settings is None:
             return
         seed = zlib.crc32(self._pod.uid.encode())
-        live = LiveEngine(settings, self._around.profile, seed=seed, files=self._files)
+        live = LiveEngine(
+            settings, self._around.profile, seed=seed, files=self._files, behaviour=self._behaviour(settings)
+        )
         server = EngineServer(live)
         try:
             await self._serve(server, live)
@@ -166,7 +169,14 @@ class PodWorker:
             raise EngineExit(KILLED, f"Loading safetensors checkpoint shards: {100 * budget_s / wishes.load_s:.0f}%")
         if isinstance(outcome, EngineExit):
             raise outcome
+        if self._behaviour(outcome).crash_at_start:
+            raise EngineExit(STATUS, CRASH)
         return outcome
+
+    def _behaviour(self, settings: EngineSettings) -> Behaviour:
+        """What the names of draft and image ask for, and what the test does."""
+        draft = "" if settings.speculation is None else settings.speculation.draft
+        return named(draft, self._pod.image, self._pod.wishes.behaviour)
 
     async def _serve(self, server: EngineServer, live: LiveEngine) -> None:
         wishes, address = self._pod.wishes, self._pod.address
@@ -187,6 +197,9 @@ class PodWorker:
                 live.hang()
             if wishes.crash_after_s is not None and up_s >= wishes.crash_after_s:
                 raise EngineExit(1, f"crash asked for after {wishes.crash_after_s:g} s")
+            enough = live.behaviour.crash_after_requests
+            if enough is not None and live.answered >= enough:
+                raise EngineExit(1, f"crash asked for after {enough} requests")
             if time.monotonic() - refreshed_s >= REFRESH_S:
                 refreshed_s = time.monotonic()
                 await self._refresh(live)

@@ -49,6 +49,8 @@ class Wishes:
     hang_after_s: float | None = None
     plugin: bool = True
     """``simulator.outrider.dev/plugin: "absent"`` makes a plain engine image of it."""
+    behaviour: str = ""
+    """Words of `outrider.simulator.behaviour`, beside those in the names of draft and image."""
     speed: float = 1.0
     """How many times as fast as told the engine loads and its start-up probe's budget passes. What is written of an
     ended container's life is as long as it would have been."""
@@ -105,8 +107,13 @@ class EnginePod:
     @property
     def unreachable_image(self) -> str:
         """The engine's image, if its registry is under ``.invalid``, where no host can be; else empty."""
-        image = str(self.engine.get("image", ""))
+        image = self.image
         return image if image.partition("/")[0].endswith(".invalid") else ""
+
+    @property
+    def image(self) -> str:
+        """The engine's image."""
+        return str(self.engine.get("image", ""))
 
     @property
     def container_names(self) -> list[str]:
@@ -173,6 +180,7 @@ class EnginePod:
             crash_after_s=self._seconds("crash-after-seconds"),
             hang_after_s=self._seconds("hang-after-seconds"),
             plugin=plugin is None,
+            behaviour=self._annotation("behaviour") or "",
         )
 
     def _annotation(self, name: str) -> str | None:

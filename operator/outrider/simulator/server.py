@@ -181,6 +181,8 @@ async def _whole(live: LiveEngine, ask: Ask) -> web.Response:
     except asyncio.CancelledError:
         live.abort(ask.request.id)
         raise
+    if record.finish_reason == "error":
+        return web.json_response(openai.FAILURE.body, status=openai.FAILURE.status)
     return web.json_response(openai.answer(ask, time.time(), record.output_tokens, record.finish_reason))
 
 
@@ -192,7 +194,10 @@ async def _stream(live: LiveEngine, ask: Ask, request: web.Request) -> web.Strea
         while not isinstance(part := await collector.parts.get(), RequestRecord):
             await response.write(openai.event(openai.chunk(ask, created_s, openai.filler(sent, part), None)))
             sent += part
-        await response.write(openai.event(openai.chunk(ask, created_s, "", part.finish_reason)))
+        if part.finish_reason == "error":  # the status was sent long ago
+            await response.write(openai.event(openai.FAILURE.body))
+        else:
+            await response.write(openai.event(openai.chunk(ask, created_s, "", part.finish_reason)))
         if ask.include_usage:
             await response.write(openai.event(openai.usage_chunk(ask, created_s, sent)))
         await response.write(openai.DONE)

@@ -30,6 +30,8 @@ class Speculation:
 
     named: tuple[int, ...] = ()
     """Every K of the table as it was given, where ranges past the largest batch were cut from it."""
+    draft: str = field(default="", compare=False)
+    """The draft's name; empty for a method without one."""
 
     @property
     def values(self) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ def parse_speculation(document: Any, around: Surroundings, warn: Callable[[str],
     _check_sampling(config, ceiling)
     rows = config.num_speculative_tokens_per_batch_size
     if rows is None:
-        return Speculation(method, ceiling, None)
+        return Speculation(method, ceiling, None, draft=config.model or "")
     for condition, why in (
         (not rows, "the table is empty"),
         (around.data_parallel_size > 1, "data parallel ranks must run the same K"),
@@ -69,10 +69,10 @@ def parse_speculation(document: Any, around: Surroundings, warn: Callable[[str],
     ):
         if condition:
             warn(f"num_speculative_tokens_per_batch_size is ignored, K stays {ceiling}: {why}")
-            return Speculation(method, ceiling, None)
+            return Speculation(method, ceiling, None, draft=config.model or "")
     lookup = _lookup(rows, around.max_num_seqs, ceiling)
     named = tuple(sorted({min(k, ceiling) for _, _, k in rows}))
-    return Speculation(method, ceiling, from_lookup(lookup), named)
+    return Speculation(method, ceiling, from_lookup(lookup), named, config.model or "")
 
 
 def _method(config: SpeculativeConfig) -> str:

@@ -196,6 +196,7 @@ def test_what_a_test_asks_for_by_annotation() -> None:
     asked = {"load-seconds": "0.5", "crash": "exit 3: out of memory", "hang-after-seconds": "20", "plugin": "absent"}
     one = pod(annotations={prefix + name: value for name, value in asked.items()})
     assert one.wishes == Wishes(0.5, (3, "out of memory"), None, 20.0, plugin=False)
+    assert pod(annotations={prefix + "behaviour": "slower-15"}).wishes.behaviour == "slower-15"
     assert pod().wishes == Wishes()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from outrider.simulator.behaviour import NORMAL, Behaviour
 from outrider.simulator.live import LiveEngine
 from outrider.simulator.server import EngineServer
 from outrider.simulator.settings import Plugin
@@ -51,7 +52,9 @@ async def start() -> AsyncIterator[Start]:
     servers: list[EngineServer] = []
     async with aiohttp.ClientSession() as session:
 
-        async def begin(files: dict[str, str] | None = None, dilation: float = 1.0, **changes: Any) -> Client:
+        async def begin(
+            files: dict[str, str] | None = None, dilation: float = 1.0, behaviour: Behaviour = NORMAL, **changes: Any
+        ) -> Client:
             plugin = Plugin(free_port(), key_file="/key", schedule_file="/schedule.json")
             chosen: dict[str, Any] = {"port": free_port(), "plugin": plugin, "max_model_len": 4096} | changes
             live = LiveEngine(
@@ -59,6 +62,7 @@ async def start() -> AsyncIterator[Start]:
                 profile().slowed(dilation),
                 seed=1,
                 files={"/key": "first\nsecond\n"} if files is None else files,
+                behaviour=behaviour,
             )
             server = EngineServer(live)
             servers.append(server)
@@ -111,6 +115,27 @@ async def test_a_stream_has_one_part_a_step_and_no_more_tokens_than_were_drafted
     assert sizes[0] == 1
     assert max(sizes) <= 4
     assert documents[-2]["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_request_that_fails_in_the_engine_is_a_fault_of_the_server(start: Start) -> None:
+    engine = await start(behaviour=Behaviour(error=1.0))
+    status, body = await engine.complete(max_tokens=40)
+    assert (status, body["error"]["type"]) == (500, "InternalServerError")
+    status, text = await engine.complete(max_tokens=40, stream=True)
+    assert status == 200  # it was sent before the fault
+    assert '"code":500' in text
+    assert text.endswith("data: [DONE]\n\n")
+    _, page = await engine.call("GET", "/metrics")
+    assert 'vllm:request_success_total{engine="0",finished_reason="error",model_name="chat"} 2.0' in page
+    assert engine.live.answered == 2
+
+
+async def test_an_answer_that_is_empty_has_one_token(start: Start) -> None:
+    engine = await start(behaviour=Behaviour(empty=1.0))
+    _, body = await engine.complete(max_tokens=40)
+    assert (body["usage"]["completion_tokens"], body["choices"][0]["finish_reason"]) == (1, "stop")
+    _, page = await engine.call("GET", "/metrics")
+    assert 'vllm:request_generation_tokens_bucket{engine="0",le="1.0",model_name="chat"} 1.0' in page
 
 
 async def test_acceptance_travels_with_the_request(start: Start) -> None:
