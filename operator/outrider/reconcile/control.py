@@ -1,7 +1,8 @@
 """The control pass: observe the whole fleet at once, decide for each service, deliver what changed.
 
     a glance at all ─▶ one query per family of metrics ─▶ for each service: observe ─▶ decide ─▶ remember ─▶ deliver
-                     └▶ what did not move stands        └▶ for each namespace with a GPU quota: share it out
+                     └▶ what did not move stands        ├▶ for each namespace with a GPU quota: share it out
+                                                        └▶ for each candidate: compare it with the replicas
 
 A decision is written to the memory document before any engine hears of it. Whoever starts after a crash then finds the
 decision and completes it; the other way round an engine could run a schedule that nobody remembers.
@@ -21,6 +22,7 @@ from outrider.core.standing import TURNS
 from outrider.errors import MetricsError
 from outrider.reconcile import delivery, demands, edge, events, measures, persistence
 from outrider.reconcile.attention import FEW, Attentions, names, parts
+from outrider.reconcile.comparisons import Comparisons
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
 from outrider.reconcile.sharing import Sharing
@@ -48,6 +50,7 @@ class ControlPass:
         self._few = few
         self._registry, self._neighbours, self._reconcile = registry, neighbours, reconcile
         self._attentions = Attentions()
+        self._comparisons = Comparisons(registry, neighbours, reconcile)
         self._sharing = Sharing(registry, neighbours.settings.gpu_settle_s, reconcile)
 
     async def run(self) -> None:
@@ -58,6 +61,7 @@ class ControlPass:
             for part in [due] if self._small else parts(due):
                 fault = await self._judge(part, fault)
             self._sharing.run(now_s)
+            await self._comparisons.run(now_s)
         telemetry.keep({service.key for service in self._registry})
         telemetry.LAST_CONTROL_PASS.set(self._neighbours.clock())
 

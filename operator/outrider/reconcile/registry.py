@@ -21,6 +21,7 @@ from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.demand import Demand
 from outrider.core.revisions.analysis import Judgement
+from outrider.core.revisions.record import Record
 from outrider.core.revisions.trial import Revisions, Trial, Withdrawn
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
@@ -75,6 +76,8 @@ class Service:
     """Why the stable engines do not get what the spec asks for, where that was withdrawn."""
     judgement: Judgement | None = None
     """What the last comparison of that candidate found; None before the first, and for another candidate."""
+    record: Record | None = None
+    """What engines told in that comparison so far."""
     share: Share | None = None
     """Its part of the namespace's GPU quota; None where there is none, or it was not worked out yet."""
     limited: bool = False
