@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core.revisions.analysis import Plan, Question
+from outrider.core.revisions.analysis import Plan
 from outrider.core.revisions.record import AT_ONCE
 from outrider.errors import Unreachable
 
@@ -53,19 +53,6 @@ class TestVerdicts:
         assert last.figures is not None
         assert last.figures.boots == 2
         assert len(plant.world.service().record.evidence(set(), 0).candidate) == 2  # type: ignore[union-attr]
-
-    @pytest.mark.parametrize("question", ["Better", "NotWorse"])
-    async def test_a_plain_engine_tells_the_same(self, question: Question) -> None:
-        plant = await started(Plan(question, known=KNOWN), "acme/engine:slower-20", plugin=False)
-        last = (await plant.run(15))[-1]
-        assert last.verdict == "withdraw", last.reasons
-
-    async def test_what_was_accepted_is_told_of_either_track(self) -> None:
-        plant = await started(BETTER, "acme/draft-worse-15")
-        figures = (await plant.run(15))[-1].figures
-        assert figures is not None
-        own, stable = (one.accepted[0] / one.drafted[0] for one in (figures.own_acceptance, figures.stable_acceptance))
-        assert 0.3 < own < stable - 0.05
 
 
 class TestFaults:
@@ -166,7 +153,7 @@ class TestTheStore:
             assert service.record.heard[name].windows[: len(heard.windows)] == heard.windows
 
     async def test_time_does_not_run_out_while_the_past_is_read_again(self) -> None:
-        plant = await started(replace(BETTER, max_time_s=600.0))
+        plant = await started(replace(BETTER, max_time_s=700.0))
         for _ in range(60):
             plant.now_s += PERIOD_S  # nobody looks, and the store has all of it
             plant.world.clock.advance(PERIOD_S)
