@@ -26,8 +26,8 @@ from outrider.api.status import (
 
 IN_TROUBLE_WHEN_TRUE = frozenset(("Reconciling", STALLED, "CapacityLimited", "ReplicasContended", "Paused", "Admitted"))
 """Conditions that are only there to tell of something; of all others False or Unknown is what matters."""
-STARTING = "Starting"
-"""The reason of a condition that is not True yet, and will be without anybody's doing."""
+ON_THE_WAY = frozenset(("Starting", "CandidateStarts", "CandidateCompared", "CandidatePromoted"))
+"""Reasons of a condition that is not True yet, and will be without anybody's doing."""
 QUIET = "InsufficientData"
 """The reason of a condition that traffic alone will settle: nothing is the matter with a service that has none."""
 Weight = Literal["good", "notice", "bad"]
@@ -137,7 +137,7 @@ def weigh(condition: Condition) -> Weight:
         return "bad" if condition.type == STALLED else "notice"
     if condition.status == "True" or condition.reason == "Idle":
         return "good"
-    return "bad" if condition.status == "False" and condition.reason != STARTING else "notice"
+    return "bad" if condition.status == "False" and condition.reason not in ON_THE_WAY else "notice"
 
 
 def moment_s(time: str) -> float:

@@ -64,6 +64,32 @@ STATUS: dict[str, Any] = {
 }
 
 
+CANDIDATE: dict[str, Any] = {
+    "stable": "0f3c1d7a22",
+    "candidate": {
+        "revision": "9be24c1177",
+        "stage": "Running",
+        "question": "Better",
+        "boot": 2,
+        "gainPercent": "3.1",
+        "lowPercent": "-1.0",
+        "highPercent": "7.2",
+        "since": "2027-01-15T07:00:00Z",
+        "reason": "the candidate's boot 2 was heard in 12 of 40 windows at like load",
+    },
+    "history": [
+        {
+            "revision": "77aa01bb33",
+            "replaces": "0f3c1d7a22",
+            "outcome": "Withdrawn",
+            "time": "2027-01-14T07:00:00Z",
+            "reason": "its engine crashed 2 times",
+        }
+    ],
+}
+"""Revisions of a service that compares a draft, and has withdrawn another."""
+
+
 def service(name: str = "chat", namespace: str = "ml", changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A resource with a status, both of which may be changed at dotted paths."""
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "generation": 3}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.conftest import Ask
-from tests.unit.cli.fake_cluster import FakeCluster, busy, memory_map, service
+from tests.unit.cli.fake_cluster import CANDIDATE, FakeCluster, busy, memory_map, service
 
 MEMORY = "/api/v1/namespaces/ml/configmaps/chat-memory"
 HPA = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/keda-hpa-chat"
@@ -40,6 +40,20 @@ def test_why_this_k_and_why_so_many_replicas(ask: Ask) -> None:
     ):
         assert said in result.stdout
     assert "What could not be looked at" not in result.stdout
+
+
+def test_a_candidate_is_explained_with_the_trials_before_it(ask: Ask) -> None:
+    result = ask(cluster({"status.revisions": CANDIDATE}), "explain", "chat", "--prometheus", "STORE")
+    assert result.exit_code == 0, result.output
+    for said in (
+        "Which revision",
+        "The engines have revision 0f3c1d7a22.",
+        "The spec asks for 9be24c1177: running for ",
+        "It must be better than the stable one",
+        "Last found: the candidate's boot 2 was heard in 12 of 40 windows",
+        "77aa01bb33 beside 0f3c1d7a22 was withdrawn: its engine crashed 2 times.",
+    ):
+        assert said in " ".join(result.stdout.split())
 
 
 def test_expectations_are_those_of_the_operators_own_law(ask: Ask) -> None:

@@ -11,7 +11,7 @@ import yaml
 from outrider.api.status import CapacityStatus
 from outrider.cli.status_view import LIMITS
 from tests.unit.cli.conftest import Ask
-from tests.unit.cli.fake_cluster import CONDITIONS, FLEET, SERVICES, FakeCluster, service
+from tests.unit.cli.fake_cluster import CANDIDATE, CONDITIONS, FLEET, SERVICES, FakeCluster, service
 
 CRASHED = [
     {"type": "Ready", "status": "False", "reason": "EngineCrashLoop", "message": "exit status 1"},
@@ -50,6 +50,30 @@ def test_of_one_service_everything_is_said(ask: Ask) -> None:
     ):
         assert said in result.stdout
     assert "MetricsAvailable" not in result.stdout, "what is as it should be is not said"
+
+
+def test_a_candidate_is_told_with_its_figures(ask: Ask) -> None:
+    result = ask(FakeCluster(service(changes={"status.revisions": CANDIDATE})), "status", "chat")
+    assert result.exit_code == 0, "the service answers as before"
+    for said in (
+        "revision     0f3c1d7a22",
+        "9be24c1177, running for ",
+        "token goodput 3.1 % beyond the stable engines' (-1.0 to 7.2 %)",
+        "heard in 12 of 40 windows",
+    ):
+        assert said in result.stdout
+
+
+def test_without_a_candidate_the_end_of_the_last_one_is_told(ask: Ask) -> None:
+    past = {name: value for name, value in CANDIDATE.items() if name != "candidate"}
+    result = ask(FakeCluster(service(changes={"status.revisions": past})), "status", "chat")
+    assert "candidate 77aa01bb33 was withdrawn " in result.stdout
+
+
+def test_revisions_of_another_form_are_left_out(ask: Ask) -> None:
+    result = ask(FakeCluster(service(changes={"status.revisions": {"stable": 7}})), "status", "chat")
+    assert result.exit_code == 0, result.output
+    assert "revision" not in result.stdout
 
 
 @pytest.mark.parametrize("limit", get_args(CapacityStatus.model_fields["limited_by"].annotation)[0].__args__)
