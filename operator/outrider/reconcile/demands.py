@@ -17,7 +17,7 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
     """Keep what the load of this window needs; returns the replicas to ask an autoscaler for, None without data, or
     where nobody scales."""
     resolved = service.resolved
-    if service.bounds is None or service.state is None or resolved is None or isinstance(window, Missing):
+    if service.state is None or resolved is None or isinstance(window, Missing):
         service.demand = demand.unseen(service.demand, now_s)
         return None
     unmeasured = len(service.ready_pods) - len({engine.pod for engine in window.engines})
@@ -30,6 +30,8 @@ def observe(service: Service, window: Observation | Missing, now_s: float) -> in
     )
     short = demand.shortfall(window, resolved.percentile, resolved.tpot_s, resolved.ttft_s)
     service.demand = demand.seen(service.demand, wanted, short, now_s)
+    if service.bounds is None:
+        return None  # nobody scales; a candidate that needs a place asks what the load needs all the same
     least, most = service.bounds
     return min(max(least, wanted), most, beside_candidate(service, resolved))
 

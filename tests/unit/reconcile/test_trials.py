@@ -349,6 +349,13 @@ class TestRoom:
         await settled(world)
         assert world.kube.replicas() == 3
 
+    async def test_what_the_load_needs_is_known_of_a_fixed_number_of_replicas_too(self) -> None:
+        world = await served()
+        world.service().demand = Demand()
+        world.measure()
+        await world.control.run()
+        assert world.service().demand.wanted is not None
+
     async def test_it_waits_while_the_load_needs_all_replicas(self) -> None:
         world = await served()
         needs(world, 3)
