@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 SETTLE_S = 600.0
 """For how long a running replica must be needed more elsewhere before it goes, and the time between two: longer than
@@ -178,30 +179,46 @@ def _move(claims: Sequence[Claim], gpus: int, state: _State) -> _Move | None:
     """The running replica that should go next, if one should: of the weakest claim beyond its share, for the strongest
     that is short of its own."""
     goal, held, most = state.goal, state.held, state.most
-    donors = sorted(
-        (one for one in claims if held[one.name] > goal[one.name]),
-        key=lambda one: (one.strength(held[one.name]), one.name),
-    )
-    if not donors:
+    donor = _weakest(claims, held, goal)
+    if donor is None:
         return None
     pace_s = PACE * state.settle_s
     if _used(claims, held) > gpus:
-        one = donors[0]
-        reason = f"{one.name} gives up a replica of {held[one.name]}: the budget is {gpus} GPUs now"
-        return _Move(one, None, pace_s, reason)
+        reason = f"{donor.name} gives up a replica of {held[donor.name]}: the budget is {gpus} GPUs now"
+        return _Move(donor, None, pace_s, reason)
     short = [one for one in claims if most[one.name] < min(goal[one.name], one.need)]
     if not short:
         return None
     receiver = max(short, key=lambda one: (most[one.name] == 0, one.strength(most[one.name] + 1), one.name))
     first = most[receiver.name] == 0
-    for donor in donors:
-        gain = state.gains.get(donor.name)
-        kept = gain is not None and state.now_s < gain.kept_s(state.settle_s)
-        weaker = donor.strength(held[donor.name]) * MARGIN <= receiver.strength(most[receiver.name] + 1)
-        if first or (weaker and not kept):
-            reason = f"{donor.name} gives up a replica of {held[donor.name]}: {receiver.name} needs it more"
-            return _Move(donor, receiver.name, pace_s if first else state.settle_s, reason)
-    return None
+    donors = claims if first else [one for one in claims if not _kept(one, state)]
+    strength = inf if first else receiver.strength(most[receiver.name] + 1) / MARGIN
+    # A replica of several GPUs takes several others' to start: unless all of them may go, none does, or the first would
+    # go to and fro for ever.
+    left, after, giving = gpus - _used(claims, most), dict(held), _weakest(donors, held, goal)
+    donor = giving
+    while left < receiver.gpus:
+        if giving is None or giving.strength(after[giving.name]) > strength:
+            return None
+        after[giving.name] -= 1
+        left += giving.gpus
+        giving = _weakest(donors, after, goal)
+    if donor is None:
+        return None
+    reason = f"{donor.name} gives up a replica of {held[donor.name]}: {receiver.name} needs it more"
+    return _Move(donor, receiver.name, pace_s if first else state.settle_s, reason)
+
+
+def _weakest(claims: Sequence[Claim], held: Mapping[str, int], goal: Mapping[str, int]) -> Claim | None:
+    """Whose last replica beyond its share has the weakest claim; None if nobody has more than its share."""
+    beyond = [one for one in claims if held[one.name] > goal[one.name]]
+    return min(beyond, key=lambda one: (one.strength(held[one.name]), one.name), default=None)
+
+
+def _kept(one: Claim, state: _State) -> bool:
+    """Whether it got a replica a short while ago."""
+    gain = state.gains.get(one.name)
+    return gain is not None and state.now_s < gain.kept_s(state.settle_s)
 
 
 def _with_headroom(one: Claim, before: Mapping[str, int]) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outrider.core.budget import SETTLE_S, Claim, Shares, fair, shared
@@ -107,6 +107,14 @@ def follow(found: Sequence[Claim], shares: Shares) -> list[Claim]:
 
 
 @given(claims(), BUDGETS)
+@example(  # one replica of "chat" takes two of "search", and only the first of them is weaker than it
+    [
+        claim("chat", 4, gpus=4, most=4, weight=2.0, shortfall=0.2),
+        claim("code", 5, gpus=2, most=5, shortfall=1.0),
+        claim("search", 8, 7, gpus=2, shortfall=1.0),
+    ],
+    38,
+)
 def test_under_steady_claims_it_comes_to_rest_and_stays(found: list[Claim], gpus: int) -> None:
     shares, now_s = None, 0.0
     for _ in range(60):
