@@ -389,7 +389,10 @@ class Chaos:
             return
         if self._fit(name, wish):
             wish.lately = wish.lately[-1:]
-        template = registry.digest(self.world.kube.objects["Deployment", "ml", name]["spec"]["template"])
+        deployment = self.world.kube.objects.get(("Deployment", "ml", name))
+        if deployment is None:
+            return  # somebody deleted it, and the API server has not let us make it again
+        template = registry.digest(deployment["spec"]["template"])
         known = wish.templates.setdefault(wish.generation, template)
         wish.templates = {wish.generation: known}
         self.seen["templates"] += 1
@@ -410,6 +413,8 @@ class Chaos:
             if _told(status, type_)[0] != "True"
         ]
         assert service.state is not None
+        if ("Deployment", "ml", name) not in self.world.kube.objects:
+            found.append(f"{name}: its Deployment is missing")
         found += [
             f"{name}: {engine.pod} runs another schedule than {service.state.schedule}"
             for engine in self.engines.values()
