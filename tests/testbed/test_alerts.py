@@ -205,8 +205,9 @@ CASES = (
     Case("OutriderAutoscalingNotReady", "asleep", stands("AutoscalingReady", "True", "Idle")),
     # Life.
     Case("OutriderRevisionNotCurrent", "withdrawn", stands("RevisionCurrent", "False", "CandidateWithdrawn"),
-         "Reason CandidateWithdrawn. They serve with the revision before."),
-    Case("OutriderRevisionNotCurrent", "compared", stands("RevisionCurrent", "False", "CandidateCompared")),
+         "Reason CandidateWithdrawn. They serve with the revision before.", at="40m"),
+    Case("OutriderRevisionNotCurrent", "compared", stands("RevisionCurrent", "False", "CandidateCompared"), at="40m"),
+    Case("OutriderRevisionNotCurrent", "for twenty minutes", stands("RevisionCurrent", "False", "CandidateWithdrawn")),
     Case("OutriderServiceNotReady", "no GPU", stands("Ready", "False", "NoFreeGPU"), "Reason NoFreeGPU."),
     Case("OutriderServiceNotReady", "not known", stands("Ready", "Unknown", "InternalError"), "Reason InternalError."),
     Case("OutriderServiceNotReady", "weights load", stands("Ready", "False", "Starting")),
