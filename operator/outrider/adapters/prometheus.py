@@ -25,6 +25,7 @@ from urllib3.util import Retry
 from outrider.adapters.prometheus_access import Access
 from outrider.core import engine_metrics as names
 from outrider.core.glance import GLANCED
+from outrider.core.revisions import processes
 from outrider.core.series import Series
 from outrider.errors import AccessDenied, Malformed, MetricsError
 
@@ -39,7 +40,7 @@ TIMEOUT_S = 10
 MAX_SKEW_S = 30.0
 """As old as the newest sample may be: to us, samples of a clock so far away are no younger."""
 SERVICE_LABEL = "serving_outrider_dev_service"
-TRACK_LABEL = "serving_outrider_dev_track"
+TRACK_LABEL = processes.TRACK
 
 _COUNTERS_AND_GAUGES = (
     *names.NUM_DRAFTS,

@@ -6,6 +6,7 @@ from typing import Any
 
 from outrider.api import API_VERSION, KIND
 from outrider.api.resource import SpeculativeInferenceService
+from outrider.core.revisions import processes
 
 Manifest = dict[str, Any]
 
@@ -21,7 +22,7 @@ MANAGER = "outrider"
 ENGINE_CONTAINER = "engine"
 """Others in its pod, such as a mesh's, may come before it: the kubelet sorts by name."""
 STABLE = "stable"
-CANDIDATE = "candidate"
+CANDIDATE = processes.CANDIDATE
 
 
 def labels(resource: SpeculativeInferenceService) -> dict[str, str]:

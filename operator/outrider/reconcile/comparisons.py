@@ -14,11 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from outrider.core.revisions.analysis import judge
-from outrider.core.revisions.processes import CANDIDATE
 from outrider.core.revisions.record import Objectives, begun
 from outrider.core.series import Series
 from outrider.errors import MetricsError
-from outrider.manifests.meta import ENGINE_CONTAINER
+from outrider.manifests.meta import CANDIDATE, ENGINE_CONTAINER
 from outrider.reconcile import edge
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.neighbours import Neighbours
