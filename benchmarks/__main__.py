@@ -12,10 +12,13 @@ from outrider.core.controller import control
 from outrider.core.observation import observe
 from outrider.core.series import Series
 from outrider.core.state import initial_state
+from outrider.simulator.admin import AdminPort
+from outrider.simulator.engine import SimulatedEngine
 from outrider.simulator.fleet import Fleet, FleetConfig
+from outrider.simulator.metrics import Exposition
 from outrider.simulator.profile import load_profile
 from outrider.simulator.settings import EngineSettings
-from outrider.simulator.workload import poisson
+from outrider.simulator.workload import closed_loop, conversation_trace, fitted, poisson, read_trace, replay
 from tests.unit.core.builders import config, observation
 
 RUNS = 7
@@ -40,6 +43,23 @@ def engine_window(engines: int) -> list[Series]:
     return list(fleet.store.window(30.0, 90.0))
 
 
+def simulated() -> dict[str, float]:
+    """A second of an engine with 64 requests, a page of its metrics, and a tenth of an hour of the chat trace."""
+    profile = load_profile()
+    engine = SimulatedEngine(EngineSettings(), profile, seed=1)
+    for request in closed_loop(64, prompt_tokens=300, output_tokens=7_500):
+        engine.submit(request, request.arrival_s)
+    page = Exposition(engine, AdminPort(engine), 0.0)
+    chat = list(fitted(replay(read_trace(conversation_trace()), duration_s=360), 100_000))
+    return {
+        "engine_second_ms": milliseconds(lambda: engine.advance(engine.now_s + 1.0), 5),
+        "metrics_page_ms": milliseconds(lambda: page.text(engine.now_s), 20),
+        "six_minutes_of_chat_three_engines_ms": milliseconds(
+            lambda: Fleet(FleetConfig(EngineSettings(), profile, replicas=3)).run(chat, 360)
+        ),
+    }
+
+
 def main() -> None:
     """Run all of them."""
     window = engine_window(3)
@@ -48,7 +68,7 @@ def main() -> None:
     later = observation(since=15.0, until=30.0)
     profile = load_profile()
 
-    def replay() -> None:
+    def replayed() -> None:
         Fleet(FleetConfig(EngineSettings(), profile, replicas=3)).run(
             poisson(10.0, 60.0, prompt_tokens=1000, output_tokens=200), 60.0
         )
@@ -56,7 +76,8 @@ def main() -> None:
     results = {
         "observe_three_engines_ms": milliseconds(lambda: observe(window, 30.0, 90.0), 5),
         "control_one_service_ms": milliseconds(lambda: control(config(), learnt, later, later, 30.0), 20),
-        "replay_one_minute_three_engines_ms": milliseconds(replay),
+        "replay_one_minute_three_engines_ms": milliseconds(replayed),
+        **simulated(),
     }
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(results, indent=2) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,7 @@ from outrider.simulator.profile import Curve
 from outrider.simulator.request import RequestRecord
 from outrider.simulator.step_times import StepTimes
 from outrider.simulator.workload import closed_loop, poisson
-from tests.unit.simulator.builders import engine, profile, request, settings, steps, submit_all
+from tests.unit.simulator.builders import calls, engine, profile, request, settings, steps, submit_all
 
 LONG_S = 10_000.0  # later than any of these workloads ends
 
@@ -355,11 +354,17 @@ def test_one_inter_token_sample_a_request_and_step_not_a_token() -> None:
     assert samples < 300
 
 
-def test_a_step_of_64_requests_costs_well_under_300_microseconds() -> None:
-    target = engine(3)
-    submit_all(target, closed_loop(64, prompt_tokens=300, output_tokens=20_000))
-    target.advance(2.0)
-    began, before = time.process_time(), sum(cell.steps for cell in target.counters.cells.values())
-    target.advance(6.0)
-    ran = sum(cell.steps for cell in target.counters.cells.values()) - before
-    assert (time.process_time() - began) / ran < 300e-6  # measured: 27 µs
+def test_the_work_of_a_step_does_not_grow_with_its_requests_nor_with_what_was_served() -> None:
+    def work(target: SimulatedEngine, until_s: float) -> float:
+        before = sum(cell.steps for cell in target.counters.cells.values())
+        made = calls(lambda: target.advance(until_s))
+        return made / (sum(cell.steps for cell in target.counters.cells.values()) - before)
+
+    few, many = engine(3), engine(3)
+    for target, number in ((few, 8), (many, 64)):
+        submit_all(target, closed_loop(number, prompt_tokens=300, output_tokens=20_000))
+        target.advance(2.0)
+    first = work(many, 4.0)
+    assert first < 1.5 * work(few, 4.0)
+    many.advance(30.0)
+    assert work(many, 32.0) < 1.1 * first
