@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -92,7 +93,9 @@ def rbac(rules: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write every file below the root of the repository."""
-    root = Path(arguments[0]) if arguments else HERE.parent
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", nargs="?", type=Path, default=HERE.parent, help="root of the repository")
+    root: Path = parser.parse_args(arguments).root
     values = values_page.read((CHART / "values.yaml").read_text())
     schema = values_page.described(json.loads((CHART / "values.schema.json").read_text()), values)
     files = {

@@ -7,6 +7,7 @@ with null and no ``additionalProperties`` beside ``properties``. Defaults are dr
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,7 +132,9 @@ def render() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the CRD into a directory."""
-    directory = Path(arguments[0] if arguments else "crds")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("crds"))
+    directory: Path = parser.parse_args(arguments).directory
     directory.mkdir(parents=True, exist_ok=True)
     (directory / FILE_NAME).write_text(render(), encoding="utf-8")
     return 0

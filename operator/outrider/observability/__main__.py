@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -29,7 +30,11 @@ def files() -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Write the files into a directory."""
-    directory = Path(arguments[0] if arguments else "charts/outrider/files")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=Path("charts/outrider/files"), help="default: %(default)s"
+    )
+    directory: Path = parser.parse_args(arguments).directory
     for name, text in files().items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +24,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def main(arguments: list[str]) -> int:
     """Write the pages into a directory."""
-    directory = Path(arguments[0] if arguments else "docs/reference")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("docs/reference"))
+    directory: Path = parser.parse_args(arguments).directory
     directory.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (directory / name).write_text(HEADER + page(), encoding="utf-8")
