@@ -203,11 +203,12 @@ class Stage:
 
 
 def manifest(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The minimal example with blocks of its spec replaced; ``tuning`` goes where it belongs."""
+    """The minimal example with blocks of its spec replaced; ``tuning`` goes where it belongs. Every change rolls, so
+    that what engines run can be told from the last spec alone."""
     found: dict[str, Any] = yaml.safe_load(MINIMAL.read_text())
     found["metadata"] = {"name": name, "namespace": NAMESPACE, "labels": {"team": "chaos"}}
     own = {key: value for key, value in spec.items() if key != "tuning"}
-    found["spec"] |= own
+    found["spec"] |= {"rollout": {"policy": "Rolling"}, **own}
     found["spec"]["speculation"] |= {"tuning": spec.get("tuning", {}), "maxSpeculativeTokens": CEILING}
     return found
 

@@ -186,7 +186,7 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         strategy=rollout.strategy or "RollingUpdate",
         max_surge=MAX_SURGE if rollout.max_surge is None else rollout.max_surge,
         max_unavailable=MAX_UNAVAILABLE if rollout.max_unavailable is None else rollout.max_unavailable,
-        rollout_policy="Rolling" if rollout.strategy == "Recreate" else rollout.policy or "Rolling",
+        rollout_policy="Rolling" if rollout.strategy == "Recreate" else rollout.policy,
         approved=rollout.approve,
         margin=MARGIN if rollout.margin_percent is None else rollout.margin_percent / 100,
         trial_max_s=MAX_TIME_S if rollout.max_minutes is None else 60.0 * rollout.max_minutes,

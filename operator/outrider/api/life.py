@@ -68,8 +68,8 @@ class Rollout(Part):
     """Replicas that may be missing during a rollout, 0 to 100; 1 when left out. 0 needs a maxSurge of 1 or more."""
     policy: RolloutPolicy | None = None
     """How a new draft, image, quantization or engine setting reaches the replicas: Canary tries it on one replica and
-    compares, Manual does so and waits for approve, Rolling replaces all without a comparison. Rolling when left
-    out."""
+    compares, Manual does so and waits for approve, Rolling replaces all without a comparison. When left out Canary
+    where two replicas or more serve requests, otherwise Rolling."""
     approve: Annotated[str, Field(pattern=REVISION_PATTERN, max_length=10)] | None = None
     """The revision that all replicas shall get, whatever a comparison says, as status.revisions.candidate shows it, for
     example `3f9c2a71b0`; no other revision is affected. None when left out."""

@@ -153,11 +153,13 @@ class TestTheTwoTracks:
         assert not has_candidate(world)
         assert world.condition("RevisionCurrent") is None
 
-    async def test_where_nobody_says_how_all_engines_are_replaced(self) -> None:
+    @pytest.mark.parametrize("needed", [2, 0], ids=["under load", "without requests"])
+    async def test_where_nobody_says_how_a_change_is_tried_under_load_alone(self, needed: int) -> None:
         world = await served({"spec.rollout": {}})
+        needs(world, needed)
         await edit(world, {**IMAGE, "spec.rollout": {}})
-        assert not has_candidate(world)
-        assert image(world) == IMAGE["spec.engine"]["image"]
+        assert has_candidate(world) is (needed > 0)
+        assert (image(world) == IMAGE["spec.engine"]["image"]) is (needed == 0)
 
     async def test_what_no_engine_is_started_with_takes_effect_in_mid_trial(self) -> None:
         world = await served()

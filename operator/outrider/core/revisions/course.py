@@ -20,8 +20,9 @@ from outrider.core.words import count
 Policy = Literal["Canary", "Rolling", "Manual"]
 
 COMPARABLE = 2
-"""Stable engines that serve, from which on a change is tried where the user does not say how. Beside a single one
-hardly any comparison gets a verdict, since the scatter of boots shows on no side."""
+"""Stable engines that serve, from which on a change under load is tried where the user does not say how. Beside a
+single one hardly any comparison gets a verdict, since the scatter of boots shows on no side; without requests none
+does."""
 RETRY_S = 3600.0
 """Until a candidate is tried again that crashed, did not start, or got no verdict: the cause may lie outside it.
 Doubled each time; one that was found worse is not tried again by itself."""
@@ -171,6 +172,8 @@ def _incomparable(known: Revisions, sight: Sight) -> str:
     least = COMPARABLE if sight.policy is None else 1
     if sight.serving < least:
         return f"{count(sight.serving, 'stable engine')} to compare with, and a trial needs {least}"
+    if sight.policy is None and not sight.room.needed:
+        return "no requests were seen in the last minutes to compare engines by"
     return ""
 
 

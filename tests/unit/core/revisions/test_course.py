@@ -78,6 +78,8 @@ class TestWhatRolls:
             pytest.param({"approved": NEW}, id="an approved revision"),
             pytest.param({"stuck": True}, id="stable engines that cannot be replaced"),
             pytest.param({"policy": None, "serving": 1}, id="a single engine, where nobody asked for a trial"),
+            pytest.param({"policy": None, "room": Room(3, 3, needed=0)}, id="no load, where nobody asked for a trial"),
+            pytest.param({"policy": None, "room": Room(3, 3)}, id="an unknown load, where nobody asked for a trial"),
             pytest.param({"serving": 0}, id="no engine to compare with"),
         ],
     )
@@ -93,6 +95,7 @@ class TestWhatRolls:
             pytest.param({"policy": "Manual"}, id="policy Manual"),
             pytest.param({"policy": None, "serving": 2}, id="two engines, where nobody said how"),
             pytest.param({"serving": 1}, id="a single engine, where the user asked for a trial"),
+            pytest.param({"room": Room(3, 3, needed=0)}, id="no load, where the user asked for a trial"),
             pytest.param({"approved": OTHER}, id="another revision is approved"),
         ],
     )
