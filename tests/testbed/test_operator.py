@@ -81,7 +81,7 @@ def test_a_resource_becomes_a_running_service_and_its_status_says_so(outrider: C
     assert resource["metadata"].get("finalizers") is None
     assert list(resource["metadata"].get("annotations", {})) == ["kubectl.kubernetes.io/last-applied-configuration"]
     table = outrider.kubectl("get", "sis", "-n", "first").stdout.splitlines()
-    assert table[0].split() == ["NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "AGE"]
+    assert table[0].split() == ["NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "CANDIDATE", "AGE"]
     assert table[1].split()[:4] == ["chat", "True", "Adaptive", "3"]
 
 

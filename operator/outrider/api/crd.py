@@ -30,10 +30,14 @@ COLUMNS = (
     ("K", "integer", ".status.tuning.speculativeTokens", "Speculative tokens at the median batch size", 0),
     ("Tokens/Step", "string", ".status.tuning.acceptanceLength", "Mean tokens that a request gets of a step", 0),
     ("Replicas", "integer", ".status.replicas.ready", "Replicas that answer requests", 0),
+    ("Candidate", "string", ".status.revisions.candidate.stage", "How far a change on trial is; empty without one", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the service was made", 0),
     ("Target", "integer", ".status.capacity.requestsPerReplica", "Requests in flight that one replica may carry", 1),
     ("Model", "string", ".spec.model.id", "The model that is served", 1),
     ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready, or not", 1),
+    ("Revision", "string", ".status.revisions.stable", "The revision that the engines have, or are getting", 1),
+    ("Tried", "string", ".status.revisions.candidate.revision", "The revision on trial, or withdrawn", 1),
+    ("Gain%", "string", ".status.revisions.candidate.gainPercent", "Token goodput of that one beyond the engines'", 1),
 )
 
 

@@ -91,7 +91,8 @@ async def _hpa(kube: Any, body: Manifest) -> tuple[Manifest | None, str]:
 
 
 def document(evidence: Evidence, sections: list[Section]) -> dict[str, Any]:
-    """The stable form: ``sections`` hold what is also printed, ``expected`` the prediction of each K."""
+    """The stable form: ``sections`` hold what is also printed, ``revisions`` and ``history`` have the form of status,
+    ``expected`` is the prediction of each K."""
     return {
         "version": VERSION,
         "namespace": evidence.seen.namespace,
@@ -99,6 +100,7 @@ def document(evidence: Evidence, sections: list[Section]) -> dict[str, Any]:
         "ready": evidence.seen.ready,
         "batch": evidence.batch,
         "sections": [{"title": one.title, "sentences": list(one.sentences)} for one in sections],
+        "revisions": evidence.seen.revisions_document,
         "expected": [asdict(row) for one in sections for row in one.expected],
         "history": [change.model_dump(mode="json", by_alias=True) for change in evidence.seen.history],
     }

@@ -67,6 +67,13 @@ class Seen:
         return next((one for one in self.conditions if one.type == type_), None)
 
     @property
+    def revisions_document(self) -> dict[str, Any] | None:
+        """Stable revision, candidate and history in the form of the resource's status; None where none is known."""
+        return (
+            None if self.revisions is None else self.revisions.model_dump(mode="json", by_alias=True, exclude_none=True)
+        )
+
+    @property
     def current(self) -> bool:
         """Whether the operator has seen the latest spec."""
         return self.observed_generation >= self.generation

@@ -63,9 +63,7 @@ def _service(one: Seen) -> dict[str, Any]:
             "ttftMilliseconds": one.ttft_ms,
             "percentile": one.percentile,
         },
-        "revisions": (
-            None if one.revisions is None else one.revisions.model_dump(mode="json", by_alias=True, exclude_none=True)
-        ),
+        "revisions": one.revisions_document,
         "history": [change.model_dump(mode="json", by_alias=True) for change in one.history],
     }
 

@@ -116,6 +116,7 @@ def document(rows: Sequence[Row]) -> dict[str, Any]:
                 "tpotMilliseconds": None if row.tpot_ms is None else round(row.tpot_ms, 2),
                 "tpotObjectiveMilliseconds": row.seen.tpot_ms,
                 "percentile": row.seen.percentile,
+                "revisions": row.seen.revisions_document,
                 "tokensPerSecond": row.now.tokens_per_second,
             }
             for row in rows

@@ -147,7 +147,7 @@ def test_conditions_are_a_map_by_type() -> None:
 
 def test_columns_read_fields_that_exist() -> None:
     names = [column["name"] for column in VERSION["additionalPrinterColumns"] if not column.get("priority")]
-    assert names == ["Ready", "Mode", "K", "Tokens/Step", "Replicas", "Age"]
+    assert names == ["Ready", "Mode", "K", "Tokens/Step", "Replicas", "Candidate", "Age"]
     for column in VERSION["additionalPrinterColumns"]:
         path = column["jsonPath"].split("[")[0]
         place = SCHEMA

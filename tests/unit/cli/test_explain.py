@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from outrider.cli.explaining import Evidence, explain
+from outrider.cli.seen import moment_s, see
 from tests.unit.cli.conftest import Ask
 from tests.unit.cli.fake_cluster import CANDIDATE, FakeCluster, busy, memory_map, service
 
@@ -54,6 +56,47 @@ def test_a_candidate_is_explained_with_the_trials_before_it(ask: Ask) -> None:
         "77aa01bb33 beside 0f3c1d7a22 was withdrawn: its engine crashed 2 times.",
     ):
         assert said in " ".join(result.stdout.split())
+
+
+def five_trials() -> dict[str, Any]:
+    """Revisions of a service on its sixth candidate."""
+    outcomes = ("Withdrawn", "Promoted", "Inconclusive", "Replaced", "Reverted")
+    past = [
+        {
+            "revision": f"{number}{number}aa01bb33",
+            "replaces": "0f3c1d7a22",
+            "outcome": outcome,
+            "time": f"2027-01-1{4 - number}T08:00:00Z",
+            "reason": f"reason {number}",
+        }
+        for number, outcome in enumerate(outcomes)
+    ]
+    return {**CANDIDATE, "history": past}
+
+
+def test_both_revisions_the_figures_the_verdict_and_five_trials_before_stand_there_in_so_many_words() -> None:
+    now_s = moment_s("2027-01-15T08:00:00Z")
+    sections = explain(Evidence(seen=see(service(changes={"status.revisions": five_trials()})), now_s=now_s))
+    (told,) = [one.sentences for one in sections if one.title == "Which revision"]
+    assert list(told) == [
+        "The engines have revision 0f3c1d7a22.",
+        "The spec asks for 9be24c1177: running for 1h; token goodput 3.1 % beyond the stable engines' (-1.0 to 7.2 %)."
+        " It must be better than the stable one (spec.rollout).",
+        "Last found: the candidate's boot 2 was heard in 12 of 40 windows at like load.",
+        "1d ago, 00aa01bb33 beside 0f3c1d7a22 was withdrawn: reason 0.",
+        "2d ago, 11aa01bb33 beside 0f3c1d7a22 was promoted: reason 1.",
+        "3d ago, 22aa01bb33 beside 0f3c1d7a22 was inconclusive: reason 2.",
+        "4d ago, 33aa01bb33 beside 0f3c1d7a22 was replaced: reason 3.",
+        "5d ago, 44aa01bb33 beside 0f3c1d7a22 was reverted: reason 4.",
+    ]
+
+
+def test_the_document_has_revisions_as_status_has_them(ask: Ask) -> None:
+    revisions = five_trials()
+    result = ask(cluster({"status.revisions": revisions}), "explain", "chat", "-o", "json")
+    assert json.loads(result.stdout)["revisions"] == revisions
+    before = ask(cluster(), "explain", "chat", "-o", "json")
+    assert json.loads(before.stdout)["revisions"] is None
 
 
 def test_expectations_are_those_of_the_operators_own_law(ask: Ask) -> None:

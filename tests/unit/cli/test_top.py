@@ -20,7 +20,7 @@ from outrider.cli.seen import see
 from outrider.cli.top_screen import LEGEND, SORTS, Row, picture
 from outrider.core.histogram import Histogram
 from tests.unit.cli.conftest import Ask
-from tests.unit.cli.fake_cluster import FakeCluster, busy, service, serving
+from tests.unit.cli.fake_cluster import CANDIDATE, CONDITIONS, FakeCluster, busy, service, serving
 
 SLOW = Histogram(count=10, buckets=((0.03, 4), (0.05, 10), (float("inf"), 10)))
 FAST = Histogram(count=10, buckets=((0.01, 10), (float("inf"), 10)))
@@ -85,6 +85,15 @@ def test_the_document_has_the_same_numbers(ask: Ask) -> None:
     result = ask(busy(FakeCluster(service())), "top", "-o", "json", "--prometheus", "STORE")
     (one,) = json.loads(result.stdout)["services"]
     assert (one["inFlight"], one["tokensPerSecond"], one["tpotMilliseconds"]) == (43, 812, 45)
+
+
+def test_a_candidate_shows_in_the_state_and_with_its_figures_in_the_document(ask: Ask) -> None:
+    compared = {"type": "RevisionCurrent", "status": "False", "reason": "CandidateCompared", "message": ""}
+    told = FakeCluster(service(changes={"status.revisions": CANDIDATE, "status.conditions": [*CONDITIONS, compared]}))
+    shown = ask(told, "top", "--once")
+    assert "Ready, RevisionCurrent: CandidateCompared" in shown.stdout
+    (one,) = json.loads(ask(told, "top", "-o", "json").stdout)["services"]
+    assert one["revisions"] == CANDIDATE
 
 
 @pytest.mark.parametrize(("sort", "first"), [("name", "a"), ("load", "b"), ("tokens", "a"), ("headroom", "b")])
