@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ class Findings:
     service before, so that nothing which no longer holds is reported."""
 
     def __init__(self, name: str, text: str, *labels: str) -> None:
-        self._gauge = Gauge(name, text, (*SERVICE, *labels))
+        self.metric = self._gauge = Gauge(name, text, (*SERVICE, *labels))
         self._told: dict[tuple[str, str], set[tuple[str, ...]]] = {}
 
     def tell(self, service: tuple[str, str], values: Mapping[tuple[str, ...], float | None]) -> None:
@@ -40,6 +40,31 @@ class Findings:
     def tell_one(self, service: tuple[str, str], value: float | None) -> None:
         """Report the only value of a gauge without further labels."""
         self.tell(service, {(): value})
+
+
+class Tallies:
+    """A counter of each service by a further label, whose series go with their service."""
+
+    def __init__(self, name: str, text: str, label: str) -> None:
+        self.metric = self._counter = Counter(name, text, (*SERVICE, label))
+        self._told: dict[tuple[str, str], set[str]] = {}
+
+    def begin(self, service: tuple[str, str], values: Iterable[str]) -> None:
+        """Report 0 for each value of the label that was not counted yet: a counter that begins at 1 hides its first
+        change from every rate."""
+        for value in values:
+            self._counter.labels(*service, value)
+            self._told.setdefault(service, set()).add(value)
+
+    def add(self, service: tuple[str, str], value: str) -> None:
+        """One more."""
+        self.begin(service, (value,))
+        self._counter.labels(*service, value).inc()
+
+    def forget(self, service: tuple[str, str]) -> None:
+        """End its series."""
+        for value in self._told.pop(service, ()):
+            self._counter.remove(*service, value)
 
 
 SCHEDULE_CHANGES = Counter("outrider_schedule_changes", "Schedules changed by a decision.", SERVICE)
@@ -81,6 +106,29 @@ OBJECTIVE_SECONDS = Findings("outrider_objective_seconds", "What the resource al
 LATENCY_SECONDS = Findings(
     "outrider_latency_seconds", "The last window's time at the percentile of the resource.", "objective"
 )
+TRIAL_STAGE = Findings("outrider_trial_stage", "1 for the stage that the trial of a candidate is in.", "stage")
+TRIAL_STAGE_SINCE = Findings(
+    "outrider_trial_stage_timestamp_seconds", "Since when the trial has been in that stage, Unix time."
+)
+TRIAL_STAGE_LIMIT = Findings(
+    "outrider_trial_stage_limit_seconds", "What that stage may take; none where it waits for a GPU or for approval."
+)
+TRIAL_GAIN = Findings(
+    "outrider_trial_gain_ratio",
+    "Token goodput of the candidate at like load over that of the stable engines, less 1.",
+)
+TRIAL_GAIN_LOW = Findings("outrider_trial_gain_low_ratio", "Lower bound of that gain.")
+TRIAL_GAIN_HIGH = Findings("outrider_trial_gain_high_ratio", "Upper bound of that gain.")
+TRIAL_WITHIN = Findings(
+    "outrider_trial_within_objective_ratio",
+    "Share of the requests within an objective since the trial began, by track.",
+    "track",
+    "objective",
+)
+TRIAL_FAILED = Findings(
+    "outrider_trial_failed_ratio", "Share of the requests that failed since the trial began, by track.", "track"
+)
+TRIALS_ENDED = Tallies("outrider_trials_ended", "Trials of candidates that are over, by how they ended.", "outcome")
 CONDITIONS = Findings("outrider_condition", "1 for each condition as it stands.", "type", "status", "reason")
 LEADER = Gauge("outrider_leader", "1 for the operator that is active, 0 for one that waits for it to end.")
 SERVICES = Gauge("outrider_services", "Services under control.")
@@ -118,7 +166,10 @@ _OF_PASSES = (
     LATENCY_SECONDS,
 )
 """What control passes find."""
-_FINDINGS = (*_OF_PASSES, MAX_REPLICAS, GPUS_PER_REPLICA, OBJECTIVE_SECONDS, CONDITIONS)
+OF_COMPARISONS = (TRIAL_GAIN, TRIAL_GAIN_LOW, TRIAL_GAIN_HIGH, TRIAL_WITHIN, TRIAL_FAILED)
+"""What is found of a candidate beside the stable engines."""
+_OF_TRIALS = (TRIAL_STAGE, TRIAL_STAGE_SINCE, TRIAL_STAGE_LIMIT, *OF_COMPARISONS)
+_FINDINGS = (*_OF_PASSES, *_OF_TRIALS, MAX_REPLICAS, GPUS_PER_REPLICA, OBJECTIVE_SECONDS, CONDITIONS)
 _known: set[tuple[str, str]] = set()
 _held: dict[tuple[str, str], int] = {}
 """What was told last as `HELD_REQUESTS`."""
@@ -131,6 +182,7 @@ def keep(services: set[tuple[str, str]]) -> None:
         for metric in _PER_SERVICE:
             with contextlib.suppress(KeyError):  # this one was never set for it
                 metric.remove(*gone)
+        TRIALS_ENDED.forget(gone)
         for findings in _FINDINGS:
             findings.tell(gone, {})
         _held.pop(gone, None)

@@ -16,7 +16,10 @@ from outrider import telemetry
 from outrider.manifests import queries
 from outrider.telemetry import JsonLines
 
-BOUNDED = {"namespace", "service", "reason", "le", "type", "status", "objective", "limited_by", "batch"}
+BOUNDED = {
+    "namespace", "service", "reason", "le", "type", "status", "objective", "limited_by", "batch", "stage", "track",
+    "outcome",
+}  # fmt: skip
 """Labels whose values are few: services, words of ours, and the powers of two up to the largest batch size."""
 
 

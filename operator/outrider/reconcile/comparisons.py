@@ -18,7 +18,7 @@ from outrider.core.revisions.record import Objectives, begun
 from outrider.core.series import Series
 from outrider.errors import MetricsError
 from outrider.manifests.meta import CANDIDATE, ENGINE_CONTAINER
-from outrider.reconcile import edge
+from outrider.reconcile import edge, measures
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Registry, Service, ServiceKey
@@ -77,8 +77,10 @@ class Comparisons:
         if service.lock.locked() or trial is None or record is None or trial.revision != record.revision:
             return
         before = service.judgement
-        found = judge(trial.plan, record.evidence(_living(service), trial.crashes + _crashes(service)), moment_s)
+        evidence = record.evidence(_living(service), trial.crashes + _crashes(service))
+        found = judge(trial.plan, evidence, moment_s)
         service.judgement = found
+        measures.compared(service.key, evidence, found)
         news = before is None or (before.verdict, before.restart) != (found.verdict, found.restart)
         if news:
             logger.info(

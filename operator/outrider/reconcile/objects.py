@@ -168,6 +168,7 @@ class ObjectsPass:
         one.resource, one.resolved = turn.stable.resource, turn.stable.resolved
         one.controllable = turn.stable.container.controllable
         self._remember(one, turn.stable.resolved, turn.stable.container, frozen=frozen, texts=texts)
+        measures.tried(one, asked.deployment["spec"]["progressDeadlineSeconds"])
         return turn
 
     def _remember(

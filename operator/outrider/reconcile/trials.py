@@ -16,7 +16,7 @@ from outrider.core.revisions.course import Candidate, News, Room, Sight
 from outrider.core.revisions.trial import Revisions, Trial
 from outrider.manifests.candidate import candidate_name
 from outrider.manifests.meta import CANDIDATE
-from outrider.reconcile import rendering, rollout
+from outrider.reconcile import measures, rendering, rollout
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.registry import Service
 from outrider.reconcile.rendering import Rendered
@@ -48,6 +48,7 @@ def turn(
         return Turn(before if tried and before is not None else asked)
     found = course.step(known, _sight(service, known, before, asked, spec, now_s))
     service.keep(found.revisions)
+    measures.ended(service.key, known.history, found.revisions.history)
     trial = found.revisions.trial
     held = not found.rolls and trial is None
     service.withheld = found.revisions.withdrawn_for(asked.revision) if held else None
