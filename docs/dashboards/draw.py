@@ -191,10 +191,14 @@ def history(
 ) -> None:
     """One coloured line a series."""
     series = sorted(fetched(panel, cluster, variables, seconds), key=lambda one: int(re.sub(r"\D", "", one[0]) or 0))
+    if not series:
+        nothing(axes, panel["fieldConfig"]["defaults"])
+        return
+    written = panel["options"]["showValue"] != "never"
     top = max((max(ys) for _, _, ys in series), default=1.0)
     for index, (_, xs, ys) in enumerate(series):
         axes.scatter(xs, [index] * len(xs), c=ys, cmap="BuPu", vmin=-1, vmax=top, marker="s", s=20)
-        if ys:
+        if ys and written:
             axes.text(seconds / 60 * 1.01, index, f"K {ys[-1]:.0f}", fontsize=6, va="center")
     axes.set_yticks(range(len(series)), [name for name, _, _ in series], fontsize=6)
     axes.set_xlim(0, seconds / 60)

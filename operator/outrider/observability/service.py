@@ -20,6 +20,7 @@ from outrider.observability.service_terms import (
     quantile,
     quantiles,
 )
+from outrider.observability.service_trial import TRIAL
 
 GPU_HOUR = "2.50"
 """What a GPU costs an hour until somebody types what it does cost."""
@@ -242,5 +243,5 @@ SERVICE = Dashboard(
         ),
         Variable("gpu_hour", "Price of a GPU hour", text=GPU_HOUR),
     ),
-    (NOW, EFFICIENCY, TRAFFIC, SCHEDULE, STEP_TIME, CAPACITY, COSTS),
+    (NOW, EFFICIENCY, TRAFFIC, SCHEDULE, STEP_TIME, CAPACITY, TRIAL, COSTS),
 )
