@@ -82,6 +82,12 @@ def process(restarts_at: int | None, labels: str) -> dict[str, str]:
     return {name: f"1000x{HOUR}" if restarts_at is None else f"1000x{restarts_at} 2000 3000 4000x{HOUR}"}
 
 
+def stage(limit_s: float | None, why: str, labels: str = OWN) -> dict[str, str]:
+    """A trial that has been in one stage since the beginning of all time."""
+    found = gauge("outrider_trial_stage_timestamp_seconds", 0, labels) | stands("RevisionCurrent", "False", why, labels)
+    return found | ({} if limit_s is None else gauge("outrider_trial_stage_limit_seconds", limit_s, labels))
+
+
 PASS = "outrider_last_control_pass_timestamp_seconds"
 OPERATOR = {"namespace": "outrider-system"}
 SELF = 'namespace="outrider-system",job="outrider",instance="10.0.0.9:9090"'
@@ -91,6 +97,7 @@ NOBODY_ACTS = (
     " with the last schedule for the time of its lease, an hour by default, and KEDA with the last target."
 )
 K_FOLLOWS = " K follows what is accepted; a drafter that fits the traffic would give more."
+TOO_LONG = " which is longer than it may take. The stable engines serve as before."
 HELD = " K and replicas are held as they are."
 NOT_SCALED = " They stay as they are, or KEDA's fallback raises them to the minimum."
 
@@ -208,6 +215,17 @@ CASES = (
          "Reason CandidateWithdrawn. They serve with the revision before.", at="40m"),
     Case("OutriderRevisionNotCurrent", "compared", stands("RevisionCurrent", "False", "CandidateCompared"), at="40m"),
     Case("OutriderRevisionNotCurrent", "for twenty minutes", stands("RevisionCurrent", "False", "CandidateWithdrawn")),
+    Case("OutriderRevisionNotCurrent", "no GPU for it", stands("RevisionCurrent", "False", "CandidateWaits"),
+         "Reason CandidateWaits. They serve with the revision before.", at="40m"),
+    Case("OutriderRevisionNotCurrent", "nobody approves", stands("RevisionCurrent", "False", "ApprovalNeeded"),
+         "Reason ApprovalNeeded. They serve with the revision before.", at="40m"),
+    Case("OutriderTrialStuck", "a start of ten minutes takes forty", stage(600, "CandidateStarts"),
+         "Reason CandidateStarts, for 40m 0s now," + TOO_LONG, at="40m"),
+    Case("OutriderTrialStuck", "the same under renamed labels", stage(600, "CandidateStarts", RENAMED),
+         "Reason CandidateStarts, for 40m 0s now," + TOO_LONG, at="40m"),
+    Case("OutriderTrialStuck", "a comparison within its time", stage(7200, "CandidateCompared"), at="40m"),
+    Case("OutriderTrialStuck", "past its time for ten minutes", stage(600, "CandidateCompared")),
+    Case("OutriderTrialStuck", "it waits for approval", stage(None, "ApprovalNeeded"), at="40m"),
     Case("OutriderServiceNotReady", "no GPU", stands("Ready", "False", "NoFreeGPU"), "Reason NoFreeGPU."),
     Case("OutriderServiceNotReady", "not known", stands("Ready", "Unknown", "InternalError"), "Reason InternalError."),
     Case("OutriderServiceNotReady", "weights load", stands("Ready", "False", "Starting")),

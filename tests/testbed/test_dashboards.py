@@ -140,7 +140,7 @@ def test_a_rule_is_understood_and_keeps_still_for_a_service_that_is_well(
     steady = alert.name in (
         "OutriderAllDraftsRejected", "OutriderKVCacheNearlyFull", "OutriderEngineStalls", "OutriderMetricsMissing",
         "OutriderRevisionNotCurrent", "OutriderScalingLimited", "OutriderCapacityLimited", "OutriderServiceNotReady",
-        "OutriderEngineRestarts",
+        "OutriderEngineRestarts", "OutriderTrialStuck",
         "OutriderOperatorRestarts", "OutriderOperatorDown", "OutriderNotDeciding", "OutriderEnginesNotControllable",
     )  # fmt: skip
     if steady:

@@ -226,6 +226,16 @@ def _life() -> Iterator[Alert]:
         f"The engines of {SERVICE} do not get what its spec asks for.",
         f"Reason {reason('RevisionCurrent')}. They serve with the revision before.",
     )
+    since, limit = "outrider_trial_stage_timestamp_seconds", "outrider_trial_stage_limit_seconds"
+    yield Alert(
+        "OutriderTrialStuck",
+        f"time() - {own_everywhere(since)} > {own_everywhere(limit)}",
+        "15m",
+        "warning",
+        f"The trial of a candidate of {SERVICE} does not end.",
+        f"Reason {reason('RevisionCurrent')}, for {{{{ $value | humanizeDuration }}}} now, which is longer than it may"
+        " take. The stable engines serve as before.",
+    )
     yield Alert(
         "OutriderServiceNotReady",
         condition("Ready", 'status!="True",reason!="Starting"'),
