@@ -13,7 +13,7 @@ TESTS, CODE = ROOT / "tests", (ROOT / "operator" / "outrider", ROOT / "runtime")
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("security", "failures")}
 TEST_ID = re.compile(r"`((?:unit|testbed|fuzz|engine|golden|packaging)/[\w/]+\.py)(?:::([\w:]+))?`")
 CODE_ID = re.compile(
-    r"`((?:(?:adapters|api|cli|core|engine|manifests|reconcile|outrider_runtime)/\w+|handlers)\.py):([\w.]+)`"
+    r"`((?:(?:adapters|api|cli|core|engine|manifests|reconcile|outrider_runtime)/[\w/]+|handlers)\.py):([\w.]+)`"
 )
 
 

@@ -121,6 +121,7 @@ class TestTheStore:
         assert ends == [NOW_S + PERIOD_S * number for number in range(1, 8)]
         assert {span_s for _, span_s, _ in plant.store.compared} == {PERIOD_S + 10.0}
 
+    @pytest.mark.failure("Prometheus", "gone in mid-trial")
     async def test_while_it_is_away_nothing_is_judged_but_crashes_and_what_was_missed_is_made_up_for(self) -> None:
         plant, steady = await started(), await started()
         await plant.run(2)
@@ -132,6 +133,7 @@ class TestTheStore:
         records = [one.world.service().record for one in (plant, steady)]
         assert records[0] == records[1]
 
+    @pytest.mark.failure("Ourselves", "killed at every single step of a trial")
     async def test_an_operator_that_was_started_anew_finds_the_same_verdict_within_a_few_passes(self) -> None:
         plant = await started(replace(BETTER, max_boots=2))
         await plant.run(20)

@@ -234,6 +234,17 @@ class TestVerdicts:
         await settled(world)
         assert candidate_status(world)["stage"] == "Running"
 
+    @pytest.mark.failure(
+        "Engines",
+        "a candidate crashes twice",
+        k="of the stable engines stays",
+        replicas="stay",
+        conditions=["RevisionCurrent False CandidateWithdrawn", "Ready True"],
+        status="with its last words",
+        alerts=["OutriderRevisionNotCurrent"],
+        ends="withdrawn at once; tried again after an hour, doubling up to a day",
+        guard="core/revisions/course.py:_advanced",
+    )
     async def test_a_second_crash_withdraws_an_image(self) -> None:
         world = await served()
         await edit(world, IMAGE)
@@ -262,6 +273,16 @@ class TestVerdicts:
 
 
 class TestChangesOfMind:
+    @pytest.mark.failure(
+        "The cluster and its people",
+        "the spec is edited in mid-trial",
+        k="of the stable engines stays",
+        replicas="stay; another candidate takes the place of the first",
+        conditions=["RevisionCurrent False"],
+        status="the first is in the history as Replaced",
+        ends="at once",
+        guard="core/revisions/course.py:_replaced",
+    )
     async def test_another_draft_in_mid_trial_takes_the_place_of_the_first(self) -> None:
         world = await served()
         await edit(world, DRAFT)
@@ -303,6 +324,7 @@ class TestChangesOfMind:
 
 
 class TestRestarts:
+    @pytest.mark.failure("Ourselves", "killed at every single step of a trial")
     @pytest.mark.parametrize("stage", ["Running", "Promoting", "Withdrawn"])
     async def test_an_operator_that_starts_again_goes_on_where_the_last_one_was(self, stage: str) -> None:
         world = await served()
@@ -340,6 +362,15 @@ class TestRestarts:
 
 
 class TestRoom:
+    @pytest.mark.failure(
+        "The cluster and its people",
+        "no GPU is free for a candidate",
+        replicas="one goes while the load needs fewer, and comes back; else all stay, and the candidate waits",
+        conditions=["RevisionCurrent False CandidateWaits", "Ready True"],
+        alerts=["OutriderRevisionNotCurrent"],
+        ends="with a GPU, or with less load",
+        guard="core/revisions/course.py:_freed",
+    )
     async def test_a_candidate_that_no_node_takes_gets_the_place_of_a_replica(self) -> None:
         world = await served()
         await edit(world, DRAFT, pending=True)
@@ -358,6 +389,7 @@ class TestRoom:
         await world.control.run()
         assert world.service().demand.wanted is not None
 
+    @pytest.mark.failure("The cluster and its people", "no GPU is free for a candidate")
     async def test_it_waits_while_the_load_needs_all_replicas(self) -> None:
         world = await served()
         needs(world, 3)

@@ -189,6 +189,16 @@ class TestCourse:
     def test_crashes_of_an_earlier_boot_count(self) -> None:
         assert ended(course.step(running(crashes=1), sight(candidate=Candidate(crashes=1))))[0] == "Withdrawn"
 
+    @pytest.mark.failure(
+        "Engines",
+        "a candidate does not start",
+        k="of the stable engines stays",
+        replicas="stay",
+        conditions=["RevisionCurrent False CandidateWithdrawn"],
+        alerts=["OutriderRevisionNotCurrent"],
+        ends="withdrawn after the time that a start may take; tried again after an hour, doubling up to a day",
+        guard="core/revisions/course.py:_advanced",
+    )
     def test_one_that_never_serves_is_withdrawn_after_the_time_that_a_start_may_take(self) -> None:
         known = course.step(SERVED, sight()).revisions
         assert course.step(known, sight(now_s=NOW_S + 1000.0)).revisions.trial is not None
