@@ -68,7 +68,7 @@ def _stable(known: Revisions, asked: Rendered, look_back_s: int) -> tuple[Revisi
         return known, None
     before = None if known.spec is None else rendering.stable(known.spec, asked, look_back_s)
     if before is None:
-        return Revisions(history=known.history), None
+        return Revisions(history=known.history, spread=known.spread), None
     if before.revision != known.stable:
         known = replace(known, stable=before.revision, good=(before.revision, *known.good))
     return known, before
@@ -85,10 +85,14 @@ def _sight(
     deployment, resolved = service.children.get(f"Deployment/{service.key[1]}"), asked.resolved
     question = None if before is None else changes.question(before.resource.spec, asked.resource.spec)
     small = len(str(spec)) <= MAX_SPEC
+    if question is None:
+        plan = None
+    else:
+        plan = Plan(question, resolved.margin, max_time_s=resolved.trial_max_s, known=known.spread)
     return Sight(
         wanted=asked.revision,
         spec=spec if small else {},
-        plan=None if question is None else Plan(question, resolved.margin, max_time_s=resolved.trial_max_s),
+        plan=plan,
         policy=resolved.rollout_policy,
         approved=resolved.approved,
         serving=len(service.ready_pods),

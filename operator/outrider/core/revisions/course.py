@@ -107,7 +107,19 @@ class Step:
 
 
 def step(known: Revisions, sight: Sight) -> Step:
-    """One look."""
+    """One look. What its comparison told of boots outlives a trial."""
+    found, figures = _stepped(known, sight), None if sight.judgement is None else sight.judgement.figures
+    if figures is None or known.trial is None or not known.trial.judged or not _over(known.trial, found.revisions):
+        return found
+    return replace(found, revisions=found.revisions.learnt(figures.here))
+
+
+def _over(trial: Trial, after: Revisions) -> bool:
+    now = after.trial
+    return now is None or now.revision != trial.revision or now.stage == "Promoting"
+
+
+def _stepped(known: Revisions, sight: Sight) -> Step:
     if known.stable is None:
         return Step(replace(known, stable=sight.wanted, spec=sight.spec), rolls=True)
     known, news = _arrived(known, sight)

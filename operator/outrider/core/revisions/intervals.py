@@ -38,6 +38,10 @@ class Spread:
         """Both together."""
         return Spread(self.squares + other.squares, self.dof + other.dof)
 
+    def at_most(self, dof: float) -> Spread:
+        """The same, worth no more than so many boots."""
+        return self if self.dof <= dof else Spread(self.squares * dof / self.dof, dof)
+
     @property
     def value(self) -> float:
         """Relative standard deviation of one boot, at least `BOOT_FLOOR`; infinite where nothing is known."""

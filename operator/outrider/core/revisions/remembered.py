@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
+from math import inf
 from typing import Any, TypeVar, get_args
 
 from outrider.core.revisions.analysis import Plan
@@ -33,6 +34,7 @@ def to_document(known: Revisions) -> dict[str, Any]:
         "withdrawn": [_short(asdict(one)) for one in known.withdrawn],
         "trial": None if known.trial is None else _short(asdict(known.trial)),
         "history": [_short(asdict(one)) for one in known.history],
+        "spread": None if known.spread is None else asdict(known.spread),
     }
 
 
@@ -63,16 +65,25 @@ def _read(document: Mapping[str, Any]) -> Revisions:
         withdrawn=tuple(_typed(Withdrawn, one) for one in document["withdrawn"])[:REMEMBERED],
         trial=None if trial is None else _trial(trial),
         history=tuple(_past(one) for one in document["history"])[:HISTORY],
+        spread=_spread(document.get("spread")),
     )
 
 
 def _trial(values: Mapping[str, Any]) -> Trial:
     plan = values["plan"]
-    known = None if plan["known"] is None else _typed(Spread, plan["known"])
-    trial = _typed(Trial, {**values, "plan": _typed(Plan, {**plan, "known": known})})
+    trial = _typed(Trial, {**values, "plan": _typed(Plan, {**plan, "known": _spread(plan["known"])})})
     if trial.stage not in get_args(Stage) or trial.plan.question not in ("Better", "NotWorse"):
         raise ValueError("a trial in no stage, or of no question")
     return trial
+
+
+def _spread(values: Mapping[str, Any] | None) -> Spread | None:
+    if values is None:
+        return None
+    spread = _typed(Spread, values)
+    if not (0.0 <= spread.squares < inf and 0.0 <= spread.dof < inf):
+        raise ValueError("a spread that is none")
+    return spread
 
 
 def _past(values: Mapping[str, Any]) -> Past:

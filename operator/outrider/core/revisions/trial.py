@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from outrider.core.revisions.analysis import Plan
+from outrider.core.revisions.intervals import Spread
 
 Stage = Literal["Waiting", "Starting", "Running", "Approval", "Promoting"]
 """In order. Waiting: it has no GPU yet, or the stable engines are being replaced. Starting: its engine starts, for the
@@ -56,6 +57,9 @@ HISTORY = 5
 """Ended trials kept for status and memory."""
 REMEMBERED = 10
 """Revisions that are remembered as good, and as withdrawn."""
+KNOWN_BOOTS = 24.0
+"""Degrees of freedom that the spread of earlier boots is worth at most, some six comparisons: other nodes, images and
+graphs change it, and what comes must still count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class Revisions:
     trial: Trial | None = None
     history: tuple[Past, ...] = ()
     """The latest first."""
+    spread: Spread | None = None
+    """How much boots differed in the comparisons so far; None before the first."""
+
+    def learnt(self, here: Spread) -> Revisions:
+        """The same with the boots of one more comparison."""
+        return replace(self, spread=here.plus(self.spread or Spread()).at_most(KNOWN_BOOTS))
 
     def ended(self, outcome: Outcome, reason: str, now_s: float) -> Revisions:
         """The same without its trial, which is history."""

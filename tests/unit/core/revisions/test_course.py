@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 
 from outrider.core.revisions import course
-from outrider.core.revisions.analysis import Judgement, Plan, Verdict
+from outrider.core.revisions.analysis import Figures, Judgement, Plan, Verdict
 from outrider.core.revisions.course import GAVE_BACK_S, RETRY_MOST_S, RETRY_S, Candidate, Room, Sight, Step
+from outrider.core.revisions.intervals import Spread
 from outrider.core.revisions.remembered import MAX_TEXT, from_document, same_but_for_words, to_document
-from outrider.core.revisions.trial import HISTORY, REMEMBERED, Revisions
+from outrider.core.revisions.trial import HISTORY, KNOWN_BOOTS, REMEMBERED, Revisions
+from outrider.core.survival import Counts
 
 NOW_S = 1_800_000_000.0
 OLD, NEW, OTHER = "0000000000", "1111111111", "2222222222"
 SERVED = Revisions(stable=OLD, spec={"old": True}, good=(OLD,))
 PLAN = Plan("Better")
+HERE = Spread(0.001, 3.0)
+"""Of boots that differ by 1.8 %."""
 
 
 def sight(**changes: Any) -> Sight:
@@ -40,8 +44,11 @@ def sight(**changes: Any) -> Sight:
     return replace(found, **changes)
 
 
-def told(verdict: Verdict, *, restart: bool = False) -> Judgement:
-    return Judgement(verdict, ("token goodput says so",), restart=restart)
+def told(verdict: Verdict, *, restart: bool = False, here: Spread | None = None) -> Judgement:
+    """With figures of these boots."""
+    counts = Counts((), ())
+    figures = None if here is None else Figures(0.0, -0.1, 0.1, 2, 3.0, 0.01, 0.004, 3, 0.0, here, counts, counts)
+    return Judgement(verdict, ("token goodput says so",), figures, restart=restart)
 
 
 def running(**changes: Any) -> Revisions:
@@ -303,9 +310,33 @@ class TestRoom:
         assert not found.placed
 
 
+class TestSpread:
+    def test_what_a_comparison_told_of_boots_is_known_to_the_next(self) -> None:
+        for verdict in ("promote", "withdraw", "inconclusive"):
+            known = course.step(running(), sight(judgement=told(verdict, here=HERE))).revisions
+            assert known.spread == HERE
+            known = course.step(running(), sight(wanted=OTHER, judgement=told("wait", here=HERE))).revisions
+            assert known.spread == HERE
+
+    def test_of_one_that_goes_on_nothing_is_known_yet(self) -> None:
+        for judgement in (told("wait", here=HERE), told("wait", here=HERE, restart=True), told("withdraw")):
+            assert course.step(running(), sight(judgement=judgement)).revisions.spread is None
+        approval = course.step(running(), sight(policy="Manual", judgement=told("promote", here=HERE))).revisions
+        assert approval.spread is None
+
+    def test_comparisons_add_up_to_a_bound(self) -> None:
+        known = SERVED.learnt(HERE).learnt(Spread(0.002, 3.0))
+        assert known.spread == Spread(0.003, 6.0)
+        for _ in range(20):
+            known = known.learnt(Spread(0.002, 3.0))
+        assert known.spread is not None
+        assert known.spread.dof == KNOWN_BOOTS
+        assert HERE.value < known.spread.value < Spread(0.002, 3.0).value
+
+
 class TestMemory:
     def full(self) -> Revisions:
-        known = course.step(running(), sight(judgement=told("withdraw"))).revisions
+        known = course.step(running(), sight(judgement=told("withdraw", here=HERE))).revisions
         return course.step(known, sight(wanted=OTHER)).revisions
 
     def test_what_is_written_can_be_read(self) -> None:
@@ -327,6 +358,8 @@ class TestMemory:
             pytest.param({"stable": 7}, id="a number for a revision"),
             pytest.param({"history": [1]}, id="history of numbers"),
             pytest.param({"withdrawn": None}, id="nothing where a list belongs"),
+            pytest.param({"spread": {"squares": float("nan"), "dof": 3.0}}, id="a spread that is no number"),
+            pytest.param({"spread": {"squares": 0.1, "dof": -3.0}}, id="a spread of less than no boots"),
         ],
     )
     def test_a_damaged_document_is_no_document(self, change: dict[str, Any]) -> None:
