@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,9 @@ def test_an_image_that_crashes_is_withdrawn_and_the_engines_never_get_it(chat: S
     apply(chat, **CRASHING)
     wait(chat, "withdrawal", withdrawn, 90)
     wait(chat, "end of the candidate", lambda: not candidate(chat))
-    second_s, ended_s = (
-        datetime.fromisoformat(at).timestamp() for at in (sorted(crashes)[1], revisions(chat)["history"][0]["time"])
-    )
-    assert ended_s - second_s <= 60  # what is promised; it takes an event and an objects pass
+    ended = datetime.fromisoformat(revisions(chat)["history"][0]["time"])
+    assert crashes
+    assert ended - datetime.fromisoformat(min(crashes)) <= timedelta(minutes=1)  # so from the second on, too
     assert "no kernel image" in revisions(chat)["candidate"]["reason"]
     assert chat.condition("RevisionCurrent") == ("False", "CandidateWithdrawn")
     assert chat.condition("Ready")[0] == "True"
