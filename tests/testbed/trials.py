@@ -54,18 +54,6 @@ def running(view: ServiceView) -> set[str]:
     }
 
 
-def ends_of_candidate(view: ServiceView) -> set[str]:
-    """When engines of candidates have ended, as far as their pods still tell."""
-    return {
-        past["terminated"]["finishedAt"]
-        for pod in view.pods()
-        if pod["metadata"]["labels"]["serving.outrider.dev/track"] == "candidate"
-        for one in pod.get("status", {}).get("containerStatuses", [])
-        for past in (one.get("lastState", {}), one.get("state", {}))
-        if "terminated" in past
-    }
-
-
 def outcomes(view: ServiceView) -> list[str]:
     return [one["outcome"] for one in revisions(view).get("history", [])]
 
