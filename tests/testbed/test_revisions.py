@@ -18,7 +18,6 @@ from tests.testbed.trials import (
     apply,
     candidate,
     draft,
-    ends_of_candidate,
     outcomes,
     revisions,
     running,
