@@ -6,7 +6,8 @@ names say what is to happen, in words between any other characters:
 - of a draft: ``better-15`` or ``worse-15``, per cent of tokens a step;
 - of an image: ``slower-15`` or ``faster-15``, per cent of tokens a second; ``error-5``, ``empty-5``, ``cut-5`` and
   ``repeat-5``, per cent of answers that fail, have one token, end by their limit, or since they repeat themselves;
-  ``crash-at-start``; ``crash-after-50-requests``.
+  ``careless-5``, per cent of multiple-choice questions that are answered wrong; ``crash-at-start``;
+  ``crash-after-50-requests``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from outrider.simulator.request import Request, extended
 
 _SHARES = ("error", "empty", "cut", "repeat")
 _WORDS = re.compile(
-    r"(?<![a-z])(?:(?P<share>better|worse|slower|faster|error|empty|cut|repeat)-(?P<percent>\d{1,3})"
+    r"(?<![a-z])(?:(?P<share>better|worse|slower|faster|error|empty|cut|repeat|careless)-(?P<percent>\d{1,3})"
     r"|(?P<start>crash-at-start)|crash-after-(?P<requests>\d+)-requests)(?![a-z0-9])"
 )
 STATUS, CRASH = 1, "Engine core initialization failed. See root cause above."
@@ -40,6 +41,8 @@ class Behaviour:
     empty: float = 0.0
     cut: float = 0.0
     repeat: float = 0.0
+    careless: float = 0.0
+    """Of multiple-choice questions."""
     crash_at_start: bool = False
     crash_after_requests: int | None = None
     """Requests that were answered before it crashes."""
@@ -88,7 +91,7 @@ def named(*names: str) -> Behaviour:
             found = replace(found, crash_after_requests=int(match["requests"]))
         else:
             kind, share = match["share"], int(match["percent"]) / 100.0
-            if kind in _SHARES:
+            if kind in (*_SHARES, "careless"):
                 ends: dict[str, Any] = {kind: share}
                 found = replace(found, **ends)
             elif kind in ("better", "worse"):

@@ -1,6 +1,7 @@
-"""The OpenAI bodies that vLLM takes and gives, as far as load generators and probes need them.
+"""The OpenAI bodies that vLLM takes and gives, as far as load generators, probes and evaluations need them.
 
-A text prompt has as many tokens as words; an answer is filler and as long as the request allows.
+A text prompt has as many tokens as words; an answer is filler and as long as the request allows, but for the letter
+that a multiple-choice question asks for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from outrider.simulator.choices import chosen
 from outrider.simulator.request import Request
 from outrider.simulator.settings import EngineSettings
 
@@ -42,6 +44,8 @@ class Ask:
     stream: bool
     include_usage: bool
     request: Request
+    letter: str = ""
+    """The option that it chooses; empty for what is no multiple-choice question."""
 
     @property
     def object_name(self) -> str:
@@ -52,9 +56,17 @@ class Ask:
 
 
 def parse_ask(
-    document: Any, *, chat: bool, models: tuple[str, ...], max_model_len: int, speculating: bool, id: str, now_s: float
+    document: Any,
+    *,
+    chat: bool,
+    models: tuple[str, ...],
+    max_model_len: int,
+    speculating: bool,
+    id: str,
+    now_s: float,
+    careless: float = 0.0,
 ) -> Ask:
-    """Read a body.
+    """Read a body; ``careless`` is the share of questions that are answered wrong, 0 to 1.
 
     Raises:
         BadRequest: with vLLM's status, in our words.
@@ -88,6 +100,7 @@ def parse_ask(
         stream=bool(document.get("stream")),
         include_usage=isinstance(options, Mapping) and bool(options.get("include_usage")),
         request=Request(id, now_s, prompt, output, _acceptance(document.get("vllm_xargs")), reason),
+        letter=chosen(_last_text(document, chat), careless),
     )
 
 
@@ -102,7 +115,7 @@ def model_list(settings: EngineSettings) -> dict[str, Any]:
 
 def answer(ask: Ask, created_s: float, num_tokens: int, finish_reason: str) -> dict[str, Any]:
     """A whole answer."""
-    text = filler(0, num_tokens)
+    text = words(ask, 0, num_tokens)
     content = {"message": {"role": "assistant", "content": text}} if ask.chat else {"text": text}
     return {
         **_frame(ask, created_s),
@@ -137,9 +150,12 @@ def event(document: Mapping[str, Any]) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def filler(first: int, count: int) -> str:
+def words(ask: Ask, first: int, count: int) -> str:
     """Words of an answer from token ``first`` on: one word a token."""
-    return "".join(f" w{number}" for number in range(first, first + count))
+    said = [f" w{number}" for number in range(first, first + count)]
+    if ask.letter and first == 0 and said:
+        said[0] = f" {ask.letter}"
+    return "".join(said)
 
 
 def _frame(ask: Ask, created_s: float) -> dict[str, Any]:
@@ -150,6 +166,17 @@ def _frame(ask: Ask, created_s: float) -> dict[str, Any]:
         "created": int(created_s),
         "model": ask.model,
     }
+
+
+def _last_text(document: Mapping[str, Any], chat: bool) -> str:
+    """What is asked last; empty for token ids. The body has been found right."""
+    if chat:
+        messages = document["messages"]
+        return _text(messages[-1].get("content")) if messages else ""
+    prompt = document["prompt"]
+    if isinstance(prompt, list) and isinstance(prompt[0], str):
+        prompt = prompt[0]
+    return prompt if isinstance(prompt, str) else ""
 
 
 def _prompt_length(prompt: Any) -> int:

@@ -163,6 +163,7 @@ async def _complete(live: LiveEngine, request: web.Request, *, chat: bool) -> we
             speculating=settings.speculation is not None,
             id=live.new_id(),
             now_s=live.now_s(),
+            careless=live.behaviour.careless,
         )
         if live.draining:
             return await _abort_while_draining(ask, request)
@@ -192,7 +193,7 @@ async def _stream(live: LiveEngine, ask: Ask, request: web.Request) -> web.Strea
     try:
         response = await _event_stream(request)
         while not isinstance(part := await collector.parts.get(), RequestRecord):
-            await response.write(openai.event(openai.chunk(ask, created_s, openai.filler(sent, part), None)))
+            await response.write(openai.event(openai.chunk(ask, created_s, openai.words(ask, sent, part), None)))
             sent += part
         if part.finish_reason == "error":  # the status was sent long ago
             await response.write(openai.event(openai.FAILURE.body))

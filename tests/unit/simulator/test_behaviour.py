@@ -25,6 +25,7 @@ from .builders import profile, request, settings
         pytest.param(["", "r.example/engine:slower-20"], Behaviour(pace=-0.2), id="a slower image"),
         pytest.param(["r/e:faster-8-empty-2"], Behaviour(pace=0.08, empty=0.02), id="two words"),
         pytest.param(["r/e:error-1", "cut-5,repeat-3"], Behaviour(error=0.01, cut=0.05, repeat=0.03), id="shares"),
+        pytest.param(["r/e:careless-40"], Behaviour(careless=0.4), id="wrong answers"),
         pytest.param(["r/e:crash-at-start"], Behaviour(crash_at_start=True), id="a start that fails"),
         pytest.param(["r/e:crash-after-50-requests"], Behaviour(crash_after_requests=50), id="one that fails later"),
         pytest.param(["r/e:terror-5", "r/e:slower-5b"], NORMAL, id="other words"),
