@@ -17,6 +17,8 @@ from tests.testbed.layout import LOCALHOST, Layout
 
 ENGINE_LABEL = "app.kubernetes.io/component"
 ENGINE = "engine"
+EVALUATION = "evaluation"
+"""Pods of Jobs that evaluate a candidate: kwok starts them, and `tests.testbed.evaluations` runs what they are to."""
 GPU_RESOURCE = "nvidia.com/gpu"
 GPU_PRODUCT = "NVIDIA-H100-80GB-HBM3"
 
@@ -85,12 +87,14 @@ def engine_pod_address() -> dict[str, Any]:
 
 
 def without_engines(stage: Mapping[str, Any]) -> dict[str, Any]:
-    """A stage of kwok's own, which leaves engine pods alone from here on; stages of other kinds come back unchanged."""
+    """A stage of kwok's own, which leaves engine pods alone from here on, and does not end what evaluates them; stages
+    of other kinds come back unchanged."""
     spec = stage["spec"]
     if spec["resourceRef"]["kind"] != "Pod":
         return dict(stage)
     selector = spec.get("selector", {})
-    exclusion = {"key": f'.metadata.labels["{ENGINE_LABEL}"]', "operator": "NotIn", "values": [ENGINE]}
+    others = [ENGINE, EVALUATION] if stage["metadata"]["name"] == "pod-complete" else [ENGINE]
+    exclusion = {"key": f'.metadata.labels["{ENGINE_LABEL}"]', "operator": "NotIn", "values": others}
     expressions = [*selector.get("matchExpressions", []), exclusion]
     return {**stage, "spec": {**spec, "selector": {**selector, "matchExpressions": expressions}}}
 

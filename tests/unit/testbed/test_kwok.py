@@ -30,6 +30,12 @@ def test_a_pod_stage_keeps_its_conditions_and_gets_one_more() -> None:
     assert len(kept) == 1, "the stage that came in is left whole"
 
 
+def test_a_job_that_evaluates_a_candidate_is_not_called_complete_at_once() -> None:
+    complete = without_engines({**POD_STAGE, "metadata": {"name": "pod-complete"}})
+    *_, exclusion = complete["spec"]["selector"]["matchExpressions"]
+    assert exclusion["values"] == ["engine", "evaluation"]
+
+
 def test_a_pod_stage_for_all_pods_is_narrowed_too() -> None:
     everything = {**POD_STAGE, "spec": {"resourceRef": {"kind": "Pod"}, "next": {}}}
     assert without_engines(everything)["spec"]["selector"] == {"matchExpressions": [EXCLUSION]}
