@@ -60,6 +60,7 @@ _PLURALS = {
     ("apps/v1", "Deployment"): "deployments",
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("autoscaling/v2", "HorizontalPodAutoscaler"): "horizontalpodautoscalers",
+    ("batch/v1", "Job"): "jobs",
     ("coordination.k8s.io/v1", "Lease"): "leases",
     ("keda.sh/v1alpha1", "ScaledObject"): "scaledobjects",
     ("monitoring.coreos.com/v1", "PodMonitor"): "podmonitors",

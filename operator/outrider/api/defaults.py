@@ -43,6 +43,7 @@ DISRUPTION_MAX_UNAVAILABLE = 1  # a minimum instead would block the drain of a s
 USER_ID = 1000  # any but root; set because images that run as root are common, and runAsNonRoot would refuse them
 IDLE_AFTER_S = 300  # KEDA's own
 MAX_REPLICAS = 1000  # the most that a resource can name
+EVALUATION_MINUTES = 30  # some thousand short questions to two engines; a candidate holds a GPU meanwhile
 STARTUP_BUDGET_S = 1800  # 70B weights from a hub at 100 MB/s take 23 minutes, graphs and compilation 3 more
 
 
@@ -106,6 +107,10 @@ class Resolved:
     margin: float
     """0 to 1: the loss of token goodput that is still not worse."""
     trial_max_s: float
+    evaluation_max_s: float | None
+    """Of a candidate's evaluation; None where none is asked."""
+    quality_tolerance: float | None
+    """0 to 1: the relative loss of score that is still as good; None leaves it to the result."""
     disruption_max_unavailable: int
     pre_stop_s: int
     shutdown_timeout_s: int
@@ -138,7 +143,7 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
     ceiling = spec.speculation.max_speculative_tokens
     least = tuning.min_speculative_tokens or 0
     gpus = spec.resources.gpus or spec.parallelism.gpus
-    rollout, security, service = spec.rollout, spec.security, spec.service
+    rollout, security, service, quality = spec.rollout, spec.security, spec.service, spec.rollout.quality
     max_num_seqs = engine.max_num_seqs or MAX_NUM_SEQS
     pre_stop_s = PRE_STOP_S if drain.pre_stop_seconds is None else drain.pre_stop_seconds
     shutdown_s = SHUTDOWN_TIMEOUT_S if drain.shutdown_timeout_seconds is None else drain.shutdown_timeout_seconds
@@ -190,6 +195,10 @@ def resolve(spec: Spec, scale_down_stabilization_s: int = SCALE_DOWN_STABILIZATI
         approved=rollout.approve,
         margin=MARGIN if rollout.margin_percent is None else rollout.margin_percent / 100,
         trial_max_s=MAX_TIME_S if rollout.max_minutes is None else 60.0 * rollout.max_minutes,
+        evaluation_max_s=None if quality is None else 60.0 * (quality.max_minutes or EVALUATION_MINUTES),
+        quality_tolerance=(
+            None if quality is None or quality.tolerance_percent is None else quality.tolerance_percent / 100
+        ),
         disruption_max_unavailable=(
             DISRUPTION_MAX_UNAVAILABLE if spec.disruption.max_unavailable is None else spec.disruption.max_unavailable
         ),

@@ -14,6 +14,7 @@ from outrider.api.defaults import (
     SHUTDOWN_TIMEOUT_S,
 )
 from outrider.api.fields import Int
+from outrider.api.quality import Quality
 from outrider.api.rules import Part, Rule
 
 Strategy = Literal["RollingUpdate", "Recreate"]
@@ -56,6 +57,13 @@ class Rollout(Part):
             " allow: remove one of the two",
             ".policy",
         ),
+        Rule(
+            "!has(self.quality) || (has(self.policy) && self.policy != 'Rolling')",
+            lambda rollout: rollout.quality is None or rollout.policy in ("Canary", "Manual"),
+            "quality is asked of a candidate, which policy Canary and Manual alone have: set policy to one of them, or"
+            " remove quality",
+            ".quality",
+        ),
     )
 
     strategy: Strategy | None = None
@@ -80,6 +88,9 @@ class Rollout(Part):
     max_minutes: Annotated[Int, Field(ge=10, le=LONGEST_TRIAL_MINUTES)] | None = None
     """Longest comparison from the candidate's first answer on, in minutes, 10 to 1440; 120 when left out. Then it ends
     without a verdict, and the replicas keep what they have."""
+    quality: Quality | None = None
+    """An evaluation of the candidate's answers before it takes requests: a Job that gives its score; none when left
+    out."""
 
 
 class Disruption(Part):

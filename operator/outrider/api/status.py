@@ -113,9 +113,9 @@ class CandidateStatus(Output):
 
     revision: ShortText
     """Its revision, which spec.rollout.approve takes."""
-    stage: Literal["Waiting", "Starting", "Running", "Approval", "Promoting", "Withdrawn"]
-    """How far it is: Waiting for a GPU, Starting, Running beside the others and compared, waiting for Approval,
-    Promoting while all engines get it, or Withdrawn."""
+    stage: Literal["Waiting", "Starting", "Checking", "Running", "Approval", "Promoting", "Withdrawn"]
+    """How far it is: Waiting for a GPU, Starting, Checking while its answers are evaluated, Running beside the others
+    and compared, waiting for Approval, Promoting while all engines get it, or Withdrawn."""
     question: Literal["Better", "NotWorse"] | None = None
     """What is asked of it."""
     boot: Int | None = None
@@ -127,6 +127,8 @@ class CandidateStatus(Output):
     """Lower bound of it."""
     high_percent: SignedText | None = None
     """Upper bound of it."""
+    quality: Sentence | None = None
+    """The figures with which it passed its evaluation; missing where none was asked, or it has not passed."""
     since: Time
     """Since when it is in this stage."""
     retry_after: Time | None = None

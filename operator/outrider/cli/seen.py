@@ -26,7 +26,7 @@ from outrider.api.status import (
 
 IN_TROUBLE_WHEN_TRUE = frozenset(("Reconciling", STALLED, "CapacityLimited", "ReplicasContended", "Paused", "Admitted"))
 """Conditions that are only there to tell of something; of all others False or Unknown is what matters."""
-ON_THE_WAY = frozenset(("Starting", "CandidateStarts", "CandidateCompared", "CandidatePromoted"))
+ON_THE_WAY = frozenset(("Starting", "CandidateStarts", "CandidateChecked", "CandidateCompared", "CandidatePromoted"))
 """Reasons of a condition that is not True yet, and will be without anybody's doing."""
 QUIET = "InsufficientData"
 """The reason of a condition that traffic alone will settle: nothing is the matter with a service that has none."""

@@ -13,6 +13,9 @@ Manifest = dict[str, Any]
 SERVICE_LABEL = "serving.outrider.dev/service"
 TRACK_LABEL = "serving.outrider.dev/track"
 REVISION_LABEL = "serving.outrider.dev/revision"
+EVALUATES_LABEL = "serving.outrider.dev/evaluates"
+"""On pods that evaluate a candidate, in the place of `SERVICE_LABEL`: no Service, budget or policy of engines may take
+them for one."""
 COMPONENT_LABEL = "app.kubernetes.io/component"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 OWN_PREFIX = "serving.outrider.dev/"

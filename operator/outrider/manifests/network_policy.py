@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.engine.command_line import ADMIN_PORT, HTTP_PORT
-from outrider.manifests.meta import COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER, SERVICE_LABEL, Manifest, metadata
+from outrider.manifests.meta import (
+    COMPONENT_LABEL,
+    EVALUATES_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    SERVICE_LABEL,
+    Manifest,
+    metadata,
+)
 
 OPERATOR = {"matchLabels": {"app.kubernetes.io/name": "outrider"}}
 """The operator's own pods."""
@@ -21,7 +29,7 @@ def network_policy(resource: SpeculativeInferenceService, operator_namespace: st
     allowed = list(resource.spec.network_policy.allow_from)
     inference: Manifest = {"ports": [_port(HTTP_PORT)]}
     if allowed:
-        inference["from"] = [*allowed, {"namespaceSelector": {}, "podSelector": PROMETHEUS}]
+        inference["from"] = [*allowed, {"namespaceSelector": {}, "podSelector": PROMETHEUS}, *_evaluation(resource)]
     rules = [inference, {"from": [_operator(operator_namespace)], "ports": [_port(ADMIN_PORT)]}]
     if resource.spec.engine.kv_transfer is not None:
         rules.append(_engines())
@@ -41,6 +49,13 @@ def _operator(namespace: str | None) -> Manifest:
     """The operator's pods, in any namespace when its own is not known: the admin port also asks for a key."""
     namespaces = {} if namespace is None else {"matchLabels": {NAMESPACE_NAME: namespace}}
     return {"namespaceSelector": namespaces, "podSelector": OPERATOR}
+
+
+def _evaluation(resource: SpeculativeInferenceService) -> list[Manifest]:
+    """Its own Job asks the engines like any client."""
+    if resource.spec.rollout.quality is None:
+        return []
+    return [{"podSelector": {"matchLabels": {EVALUATES_LABEL: resource.name}}}]
 
 
 def _engines() -> Manifest:

@@ -16,6 +16,7 @@ def fields(resource: SpeculativeInferenceService, kind: str) -> tuple[str, ...]:
             "spec.placement.affinity": spec.placement.affinity,
             "spec.placement.topologySpreadConstraints": spec.placement.topology_spread_constraints,
         },
+        "Job": {"spec.rollout.quality.template": spec.rollout.quality},
         "Service": {"spec.service.annotations": spec.service.annotations},
         "NetworkPolicy": {"spec.networkPolicy.allowFrom": spec.network_policy.allow_from},
         "ScaledObject": {"spec.autoscaling.triggers": spec.autoscaling and spec.autoscaling.triggers},

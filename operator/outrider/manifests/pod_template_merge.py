@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from outrider.api.surroundings import PodTemplate
+from outrider.api.surroundings import PodTemplate, PodTemplateMetadata
 from outrider.engine.command_line import ADMIN_PORT, HTTP_PORT
 from outrider.errors import InvalidSpec
 from outrider.manifests import pod_security
@@ -70,7 +70,7 @@ def check(added: PodTemplate, template: Manifest, gpu_resource: str) -> None:
     Raises:
         InvalidSpec: the message names every field by its path, why it is refused, and what to do instead.
     """
-    faults = [*_metadata(added), *_shape(added.spec)]
+    faults = [*metadata_faults(added.metadata), *shape_faults(added.spec)]
     if not faults:
         faults = [*_spec(added.spec, template["spec"], gpu_resource)]
     if faults:
@@ -113,15 +113,16 @@ def _with(container: Manifest, more: Mapping[str, Any]) -> Manifest:
     return container | {"resources": merged, "volumeMounts": mounts}
 
 
-def _metadata(added: PodTemplate) -> Iterator[str]:
-    for key in added.metadata.labels:
+def metadata_faults(added: PodTemplateMetadata) -> Iterator[str]:
+    """What of labels and annotations may not be added: the field below the template, and why."""
+    for key in added.labels:
         if key in OWN_LABELS or key.startswith(OWN_PREFIX):
             yield f"metadata.labels: {key} is set by the operator, which finds its pods by it; remove it"
-    for fault in pod_security.annotation_faults(added.metadata.annotations):
+    for fault in pod_security.annotation_faults(added.annotations):
         yield f"metadata.annotations: {fault}"
 
 
-def _shape(spec: Mapping[str, Any]) -> Iterator[str]:
+def shape_faults(spec: Mapping[str, Any]) -> Iterator[str]:
     """What is looked at below must have the form that a pod gives it; the rest is the API server's to judge."""
     for name in _LISTS:
         entries = spec.get(name) or []

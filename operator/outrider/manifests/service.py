@@ -5,18 +5,19 @@ from __future__ import annotations
 from outrider.api.defaults import Resolved
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.engine.command_line import HTTP_PORT
-from outrider.manifests.meta import SERVICE_LABEL, Manifest, metadata
+from outrider.manifests.meta import SERVICE_LABEL, Manifest, metadata, selector
 
 
-def service(resource: SpeculativeInferenceService, settings: Resolved) -> Manifest:
-    """The Service of a service; a candidate on trial takes its share of the requests, so both tracks are selected."""
+def service(resource: SpeculativeInferenceService, settings: Resolved, *, candidate: bool = True) -> Manifest:
+    """The Service of a service: of both tracks, since a candidate on trial takes its share of the requests, but of the
+    stable one alone while a ``candidate`` must not have any yet."""
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata(resource, resource.name),
         "spec": {
             "type": settings.service_type,
-            "selector": {SERVICE_LABEL: resource.name},
+            "selector": {SERVICE_LABEL: resource.name} if candidate else selector(resource),
             "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }

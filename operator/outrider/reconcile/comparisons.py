@@ -41,6 +41,9 @@ class Comparisons:
 
     async def run(self, now_s: float) -> None:
         """One look at every candidate that is to be judged; never raises for a neighbour's fault."""
+        for service in self._registry:
+            if service.trial is not None and service.trial.stage == "Checking":
+                self._reconcile(service.key)  # Jobs are not watched: an objects pass looks at this one
         services = [service for service in self._registry if _compared(service, self._neighbours.settings)]
         complete_s = now_s - self._neighbours.settings.scrape_interval_s  # a scrape that is under way ends by then
         unread = set[ServiceKey]()

@@ -39,6 +39,7 @@ from outrider.reconcile import (
     demands,
     edge,
     effective,
+    evaluations,
     events,
     measures,
     persistence,
@@ -157,6 +158,8 @@ class ObjectsPass:
         settings = self._neighbours.settings
         texts = await persistence.read(one, self._neighbours) if one.state is None else {}
         frozen = settings.paused or asked.resource.spec.paused
+        if not frozen:
+            await evaluations.look(one, asked, self._neighbours)
         turn = trials.turn(
             one,
             asked,
@@ -211,7 +214,7 @@ class ObjectsPass:
         for manifest in (
             service_account.service_account(resource),
             document,
-            service.service(resource, resolved),
+            service.service(resource, resolved, candidate=evaluations.may_serve(one, resource)),
             pod_disruption_budget.pod_disruption_budget(resource, resolved),
         ):
             await children.apply(one, manifest, self._neighbours)

@@ -21,6 +21,7 @@ from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.demand import Demand
 from outrider.core.revisions.analysis import Judgement
+from outrider.core.revisions.quality import Quality
 from outrider.core.revisions.record import Record
 from outrider.core.revisions.trial import Revisions, Trial, Withdrawn
 from outrider.core.series import Missing
@@ -76,6 +77,8 @@ class Service:
     """Why the stable engines do not get what the spec asks for, where that was withdrawn."""
     judgement: Judgement | None = None
     """What the last comparison of that candidate found; None before the first, and for another candidate."""
+    quality: Quality | None = None
+    """What that candidate's evaluation has said so far."""
     record: Record | None = None
     """What engines told in that comparison so far."""
     share: Share | None = None
@@ -133,7 +136,7 @@ class Service:
         before, self.trial, self.revisions = self.trial, revisions.trial, revisions
         now = self.trial
         if before is None or now is None or (before.revision, before.boot) != (now.revision, now.boot):
-            self.judgement = None
+            self.judgement = self.quality = None
 
     def saw(self, child: str, body: Manifest) -> None:
         """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""

@@ -12,7 +12,7 @@ from outrider.api.defaults import Resolved, resolve
 from outrider.api.resource import Spec, SpeculativeInferenceService, parse
 from outrider.engine.admission import admit
 from outrider.errors import InvalidSpec
-from outrider.manifests import deployment, engine_container, engine_settings, scaled_object
+from outrider.manifests import deployment, engine_container, engine_settings, evaluation, scaled_object
 from outrider.manifests.engine_container import EngineContainer
 from outrider.manifests.meta import Manifest
 from outrider.reconcile.rollout import revision
@@ -56,6 +56,7 @@ def rendered(resource: SpeculativeInferenceService, scale_down_stabilization_s: 
     engine = engine_settings.engine_config(resource, resolved)
     warnings = (*admit(engine).warnings, *scaled_object.warnings(resource))
     container = engine_container.build(resource, resolved, engine)
+    evaluation.check(resource)
     return Rendered(resource, resolved, container, deployment.deployment(resource, resolved, container), warnings)
 
 

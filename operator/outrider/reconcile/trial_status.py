@@ -59,6 +59,8 @@ def _under_way(trial: Trial, generation: int) -> Condition:
             reason, words = "CandidateWaits", "waits for its trial"
         case "Starting":
             reason, words = "CandidateStarts", "starts"
+        case "Checking":
+            reason, words = "CandidateChecked", "is evaluated before it takes requests"
         case "Running":
             reason, words = "CandidateCompared", "is compared"
         case "Approval":
@@ -75,6 +77,7 @@ def _on_trial(trial: Trial, found: Judgement | None) -> CandidateStatus:
         stage=trial.stage,
         question=trial.plan.question,
         boot=trial.boot,
+        quality=trial.checked or None,
         since=rfc3339(trial.stage_since_s),
         reason=trial.reason or None,
         **_figures(found),

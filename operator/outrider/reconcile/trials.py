@@ -103,6 +103,8 @@ def _sight(
         start_limit_s=asked.deployment["spec"]["progressDeadlineSeconds"],
         judgement=service.judgement,
         now_s=now_s,
+        check_limit_s=resolved.evaluation_max_s,
+        quality=service.quality,
     )
 
 

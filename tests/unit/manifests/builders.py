@@ -47,7 +47,7 @@ def all_children(one: SpeculativeInferenceService, target: int = 40) -> list[Man
         service_account.service_account(one),
         secret.admin_secret(one, "test-key"),
         config_maps.schedule(one, 17, parse_text("1-24:3 25-64:1"), 3600),
-        service.service(one, settings),
+        service.service(one, settings, candidate=one.spec.rollout.quality is None),
         pod_disruption_budget.pod_disruption_budget(one, settings),
         _deployment(one, settings.min_replicas if settings.scaler == "Off" else None, STABLE),
     ]

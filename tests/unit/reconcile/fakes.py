@@ -62,7 +62,8 @@ class _Fault:
     times: int | None
 
     def hits(self, verb: str, target: str) -> bool:
-        if self.times == 0 or (self.verb or verb) != verb or (self.target or target) != target:
+        about = (None, target, target.partition("/")[0])
+        if self.times == 0 or (self.verb or verb) != verb or self.target not in about:
             return False
         if self.times is not None:
             self.times -= 1
@@ -187,7 +188,7 @@ class FakeKube:
         target: str | None = None,
         times: int | None = None,
     ) -> None:
-        """Answer calls with this error: those of a verb, to a target, a number of times, or all."""
+        """Answer calls with this error: those of a verb, to a target or a kind, a number of times, or all."""
         self._faults.append(_Fault(error, verb, target, times))
 
     def heal(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from outrider.core.revisions.analysis import Judgement, Plan
 from outrider.core.revisions.health import CRASHES
+from outrider.core.revisions.quality import Quality
 from outrider.core.revisions.trial import REMEMBERED, Revisions, Stage, Trial, Withdrawn
 from outrider.core.words import count
 
@@ -85,6 +86,10 @@ class Sight:
     """What a start may take, seconds."""
     judgement: Judgement | None
     now_s: float
+    check_limit_s: float | None = None
+    """What an evaluation may take before the candidate takes requests, seconds; None where none is asked."""
+    quality: Quality | None = None
+    """What that has said so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +235,28 @@ def _advanced(known: Revisions, sight: Sight) -> Step:
         return _withdraw(known, sight, f"its engine crashed {count(crashes, 'time')}{said}", retried=True)
     if trial.stage == "Starting" and sight.now_s - trial.stage_since_s > sight.start_limit_s:
         return _withdraw(known, sight, f"its engine did not serve within {sight.start_limit_s:.0f} s", retried=True)
+    if trial.stage == "Checking":
+        unfit = _unfit(trial, sight)
+        if unfit is not None:
+            return _withdraw(known, sight, unfit, retried=sight.quality is None or sight.quality.verdict != "worse")
     if trial.judged and sight.judgement is not None:
         return _judged(replace(known, trial=trial), trial, sight.judgement, sight)
     moved, news = _moving(trial, sight)
     return Step(replace(known, trial=moved), rolls=False, news=news)
+
+
+def _unfit(trial: Trial, sight: Sight) -> str | None:
+    """Why a candidate must not take requests after its evaluation, or for want of one; None while it may yet."""
+    found, limit_s = sight.quality, sight.check_limit_s
+    if limit_s is None or (found is not None and found.verdict == "passed"):
+        return None
+    if found is not None and found.verdict != "pending":
+        return found.reason
+    if sight.now_s - trial.stage_since_s <= limit_s:
+        return None
+    last = "" if found is None else f"; last seen: {found.reason}"
+    remedy = "look at its Job, or raise spec.rollout.quality.maxMinutes"
+    return f"its evaluation gave no result within {limit_s / 60.0:.0f} minutes{last}; {remedy}"
 
 
 def _judged(known: Revisions, trial: Trial, found: Judgement, sight: Sight) -> Step:
@@ -272,21 +295,24 @@ def _withdraw(known: Revisions, sight: Sight, reason: str, *, retried: bool, tol
 
 
 def _moving(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
-    """On the way to serving: a place, a node, a start."""
+    """On the way to serving: a place, a node, a start, an evaluation."""
     if not trial.placed:
         placed = _placed(trial, sight)
         if not placed.placed:
             return placed, ()
         message = f"revision {trial.revision} is tried beside {trial.replaces}" + _where(placed)
         return placed, (News("CandidateStarted", message),)
-    if trial.freed is not None and not sight.candidate.serves and _outgrown(trial.freed, sight.room):
+    idle = trial.stage == "Checking" or not sight.candidate.serves
+    if trial.freed is not None and idle and _outgrown(trial.freed, sight.room):
         reason = f"the load needs {sight.room.needed} replicas, so the candidate gives its place back"
         back = replace(trial, placed=False, freed=None, gave_back_s=sight.now_s)
         return _moved(back, "Waiting", reason, sight), ()
+    if trial.stage == "Checking":
+        return _checked(trial, sight)
     if sight.candidate.serves:
         if trial.stage in ("Waiting", "Starting"):
-            since_s = sight.now_s if trial.traffic_since_s is None else trial.traffic_since_s
-            trial = replace(_moved(trial, "Running", "", sight), traffic_since_s=since_s)
+            unchecked = sight.check_limit_s is not None and trial.traffic_since_s is None
+            trial = _moved(trial, "Checking", "its answers are evaluated", sight) if unchecked else _taken(trial, sight)
         return trial, ()
     if trial.stage not in ("Waiting", "Starting"):
         return trial, ()
@@ -294,6 +320,24 @@ def _moving(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
         waiting = trial if trial.stage == "Waiting" else _moved(trial, "Waiting", "", sight)
         return _freed(waiting, f"no GPU is free ({sight.candidate.unplaced})", sight), ()
     return (_moved(trial, "Starting", "its engine starts", sight) if trial.stage == "Waiting" else trial), ()
+
+
+def _checked(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
+    """With requests, if its evaluation allows it or is not asked any more."""
+    found = sight.quality
+    if sight.check_limit_s is None:
+        return _taken(trial, sight), ()
+    if found is None or found.verdict != "passed":
+        return (trial if found is None else replace(trial, reason=found.reason)), ()
+    message = f"revision {trial.revision} takes requests: {found.reason}"
+    return replace(_taken(trial, sight), checked=found.reason, reason=found.reason), (
+        News("CandidateChecked", message),
+    )
+
+
+def _taken(trial: Trial, sight: Sight) -> Trial:
+    since_s = sight.now_s if trial.traffic_since_s is None else trial.traffic_since_s
+    return replace(_moved(trial, "Running", "", sight), traffic_since_s=since_s)
 
 
 def _placed(trial: Trial, sight: Sight) -> Trial:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 from outrider.core.revisions.analysis import Plan
 from outrider.core.revisions.intervals import Spread
 
-Stage = Literal["Waiting", "Starting", "Running", "Approval", "Promoting"]
+Stage = Literal["Waiting", "Starting", "Checking", "Running", "Approval", "Promoting"]
 """In order. Waiting: it has no GPU yet, or the stable engines are being replaced. Starting: its engine starts, for the
-first time or anew. Running: its engine serves and is compared. Approval: only the user's word is missing. Promoting:
-the stable engines get its template one by one, and it serves until they all have it."""
+first time or anew. Checking: its engine serves an evaluation of its answers alone. Running: it takes requests and is
+compared. Approval: only the user's word is missing. Promoting: the stable engines get its template one by one, and it
+serves until they all have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Trial:
     """When it was asked for."""
     stage_since_s: float
     traffic_since_s: float | None = None
-    """When it first served; None before that."""
+    """When it first took requests; None before that."""
     boot: int = 1
     """Which start of its engine this is, as its pod's annotation has it."""
     crashes: int = 0
@@ -40,6 +41,8 @@ class Trial:
     """Replicas that the stable track may have meanwhile, where the candidate takes the place of one of them."""
     gave_back_s: float | None = None
     """When the load took the place of a replica from it."""
+    checked: str = ""
+    """The figures with which it passed its evaluation; empty where it has not, or none was asked."""
     reason: str = ""
     """What it waits for, or what was found last, in a sentence."""
 

@@ -12,6 +12,8 @@ from outrider.core.revisions import course
 from outrider.core.revisions.analysis import Figures, Judgement, Plan, Verdict
 from outrider.core.revisions.course import GAVE_BACK_S, RETRY_MOST_S, RETRY_S, Candidate, Room, Sight, Step
 from outrider.core.revisions.intervals import Spread
+from outrider.core.revisions.quality import Quality
+from outrider.core.revisions.quality import Verdict as QualityVerdict
 from outrider.core.revisions.remembered import MAX_TEXT, from_document, same_but_for_words, to_document
 from outrider.core.revisions.trial import HISTORY, KNOWN_BOOTS, REMEMBERED, Revisions
 from outrider.core.survival import Counts
@@ -385,3 +387,94 @@ class TestMemory:
     def test_words_alone_are_not_worth_a_record(self) -> None:
         assert same_but_for_words(running(), running(reason="another window"))
         assert not same_but_for_words(running(), running(boot=2))
+
+
+class TestAnEvaluation:
+    """The candidate serves, and takes no requests before its answers were found good."""
+
+    LIMIT_S = 1800.0
+
+    def sight(self, verdict: QualityVerdict | None = None, **changes: Any) -> Sight:
+        """The candidate serves, and its evaluation has come so far."""
+        found = None if verdict is None else Quality(verdict, "score 0.7 beside a baseline of 0.72")
+        return sight(**{"candidate": Candidate(serves=True), "check_limit_s": self.LIMIT_S, "quality": found} | changes)
+
+    def checking(self, **changes: Any) -> Revisions:
+        started = course.step(SERVED, self.sight(candidate=Candidate())).revisions
+        known = course.step(started, self.sight()).revisions
+        assert known.trial is not None
+        assert (known.trial.stage, known.trial.traffic_since_s) == ("Checking", None)
+        return replace(known, trial=replace(known.trial, **changes))
+
+    @pytest.mark.parametrize("verdict", [None, "pending"])
+    def test_while_it_runs_the_candidate_is_not_compared(self, verdict: QualityVerdict | None) -> None:
+        found = course.step(self.checking(), self.sight(verdict, judgement=told("promote"))).revisions
+        assert found.trial is not None
+        assert (found.trial.stage, found.trial.judged, found.trial.checked) == ("Checking", False, "")
+
+    def test_answers_that_are_as_good_let_requests_in_and_their_figures_stay(self) -> None:
+        found = course.step(self.checking(), self.sight("passed", now_s=NOW_S + 60.0))
+        assert [one.reason for one in found.news] == ["CandidateChecked"]
+        trial = course.step(found.revisions, self.sight(judgement=told("wait"))).revisions.trial
+        assert trial is not None
+        assert (trial.stage, trial.traffic_since_s) == ("Running", NOW_S + 60.0)
+        assert trial.checked == "score 0.7 beside a baseline of 0.72"
+
+    def test_worse_answers_withdraw_it_and_it_is_not_tried_again_by_itself(self) -> None:
+        found = course.step(self.checking(), self.sight("worse"))
+        assert ended(found) == ("Withdrawn", "score 0.7 beside a baseline of 0.72")
+        assert found.revisions.withdrawn[0].until_s is None
+
+    def test_an_evaluation_that_fails_withdraws_it_for_a_while(self) -> None:
+        found = course.step(self.checking(), self.sight("failed"))
+        assert ended(found)[0] == "Withdrawn"
+        assert found.revisions.withdrawn[0].until_s == NOW_S + RETRY_S
+
+    @pytest.mark.parametrize("verdict", [None, "pending"])
+    def test_one_that_says_nothing_in_time_does_so_too_and_names_the_field(
+        self, verdict: QualityVerdict | None
+    ) -> None:
+        late = self.sight(verdict, now_s=NOW_S + self.LIMIT_S + 1.0)
+        outcome, reason = ended(course.step(self.checking(), late))
+        assert outcome == "Withdrawn"
+        assert "within 30 minutes" in reason
+        assert "spec.rollout.quality.maxMinutes" in reason
+
+    def test_a_result_that_comes_at_the_last_moment_counts(self) -> None:
+        found = course.step(self.checking(), self.sight("passed", now_s=NOW_S + self.LIMIT_S + 1.0))
+        assert found.revisions.trial is not None
+        assert found.revisions.trial.stage == "Running"
+
+    def test_it_is_asked_once_and_not_of_each_boot(self) -> None:
+        known = course.step(self.checking(), self.sight("passed")).revisions
+        again = course.step(known, self.sight(judgement=told("wait", restart=True))).revisions
+        assert again.trial is not None
+        assert (again.trial.stage, again.trial.boot) == ("Starting", 2)
+        assert stage_of(course.step(again, self.sight())) == "Running"
+
+    def test_taken_out_of_the_spec_it_is_not_waited_for(self) -> None:
+        assert stage_of(course.step(self.checking(), self.sight(check_limit_s=None))) == "Running"
+
+    def test_put_into_the_spec_later_it_takes_no_requests_away(self) -> None:
+        assert stage_of(course.step(running(), self.sight())) == "Running"
+
+    def test_two_crashes_withdraw_it_meanwhile(self) -> None:
+        assert "crashed 2 times" in ended(course.step(self.checking(), self.sight(candidate=Candidate(crashes=2))))[1]
+
+    def test_its_place_goes_back_to_a_replica_that_the_load_needs(self) -> None:
+        needed = self.sight(room=Room(replicas=2, pods=3, most=3, needed=3))
+        found = course.step(self.checking(freed=2), needed).revisions.trial
+        assert found is not None
+        assert (found.stage, found.placed) == ("Waiting", False)
+
+    def test_an_approval_needs_none(self) -> None:
+        assert course.step(self.checking(), self.sight(approved=NEW)).rolls
+
+    def test_a_restart_forgets_neither_the_stage_nor_the_figures(self) -> None:
+        for known in (self.checking(), course.step(self.checking(), self.sight("passed")).revisions):
+            assert from_document(json.loads(json.dumps(to_document(known)))) == (known, None)
+
+
+def stage_of(found: Step) -> str:
+    assert found.revisions.trial is not None
+    return found.revisions.trial.stage
