@@ -60,8 +60,8 @@ class Rollout(Part):
         Rule(
             "!has(self.quality) || (has(self.policy) && self.policy != 'Rolling')",
             lambda rollout: rollout.quality is None or rollout.policy in ("Canary", "Manual"),
-            "quality is asked of a candidate, which policy Canary and Manual alone have: set policy to one of them, or"
-            " remove quality",
+            "quality is asked of a candidate, which policy Canary and Manual have whatever else: set policy to one of"
+            " them, or remove quality",
             ".quality",
         ),
     )

@@ -132,7 +132,7 @@ class TestTheResult:
         replicas="those of the stable revision serve alone",
         conditions=["RevisionCurrent False CandidateWithdrawn"],
         ends="with another edit, or `spec.rollout.approve`",
-        guard="core/revisions/quality.py:judge",
+        guard="reconcile/evaluations.py:told",
     )
     async def test_worse_answers_withdraw_it_before_it_had_a_request(self) -> None:
         world = await checking()
@@ -149,7 +149,7 @@ class TestTheResult:
         replicas="those of the stable revision serve alone",
         conditions=["RevisionCurrent False CandidateWithdrawn"],
         ends="tried again after an hour, then two, up to a day",
-        guard="core/revisions/course.py:_unfit",
+        guard="reconcile/evaluations.py:look",
     )
     @pytest.mark.parametrize(
         ("message", "exit_code", "words"),
