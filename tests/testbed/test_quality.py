@@ -40,7 +40,7 @@ def support(outrider: Cluster, request: pytest.FixtureRequest) -> Iterator[Servi
     view = ServiceView(outrider, name, NAME)
     apply(view)
     view.cluster.wait_until("engines", lambda: len(view.ready_addresses()) == REPLICAS, 60)
-    view.cluster.wait_until("stable revision", lambda: revisions(view).get("stable"), 60)
+    view.cluster.wait_until("stable revision", lambda: "stable" in revisions(view), 60)
     yield view
     outrider.kubectl("delete", "sis,deployment", "--all", "-n", name, "--wait=false")
     outrider.wait_until("free GPUs", lambda: not view.pods(), 60)
@@ -83,7 +83,7 @@ def test_a_candidate_gets_requests_once_its_answers_are_as_good_though_the_opera
     cluster = support.cluster
     assert tracks_with_requests(support) == ["stable"] * REPLICAS
     apply(support, maxNumSeqs=128)
-    cluster.wait_until("evaluation", lambda: jobs(support), 60)
+    cluster.wait_until("evaluation", lambda: len(jobs(support)) == 1, 60)
     assert candidate(support)["stage"] == "Checking"
     assert support.condition("RevisionCurrent") == ("False", "CandidateChecked")
     assert len(support.ready_addresses()) == REPLICAS + 1

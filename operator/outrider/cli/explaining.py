@@ -282,7 +282,9 @@ def _revisions(evidence: Evidence) -> Iterator[str]:
             f"The spec asks for {one.revision}: {one.stage.lower()} for {ago(one.since, evidence.now_s)}"
             f"{figures(one)}.{question}"
         )
-        if one.reason:
+        if one.quality:
+            yield f"Its answers passed: {one.quality}."
+        if one.reason and one.reason != one.quality:
             yield f"Last found: {one.reason}."
         if one.retry_after is not None:
             yield f"It is tried again by itself after {one.retry_after}."

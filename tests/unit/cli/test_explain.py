@@ -99,6 +99,18 @@ def test_the_document_has_revisions_as_status_has_them(ask: Ask) -> None:
     assert json.loads(before.stdout)["revisions"] is None
 
 
+@pytest.mark.parametrize("reason", ["score 0.71 beside a baseline of 0.72", "12 of 40 windows were heard"])
+def test_what_a_candidate_s_answers_were_worth_is_told_once(ask: Ask, reason: str) -> None:
+    figures = "score 0.71 beside a baseline of 0.72"
+    found = {**CANDIDATE, "candidate": {**CANDIDATE["candidate"], "quality": figures, "reason": reason}}
+    said = " ".join(
+        ask(cluster({"status.revisions": found}), "explain", "chat", "--prometheus", "STORE").stdout.split()
+    )
+    assert f"Its answers passed: {figures}." in said
+    assert said.count(figures) == 1
+    assert (f"Last found: {reason}." in said) == (reason != figures)
+
+
 def test_expectations_are_those_of_the_operators_own_law(ask: Ask) -> None:
     result = ask(cluster(), "explain", "chat", "--prometheus", "STORE", "-o", "json")
     document = json.loads(result.stdout)
