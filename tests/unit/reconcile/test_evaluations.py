@@ -94,6 +94,8 @@ class TestBeforeItTakesRequests:
 
     async def test_a_control_pass_asks_for_a_look_at_it(self) -> None:
         world = await checking()
+        await world.control.run()
+        await world.reconcile()
         world.queued.clear()
         await world.control.run()
         assert ("ml", "chat") in world.queued
