@@ -63,7 +63,8 @@ def tried(service: Service, start_limit_s: float) -> None:
     telemetry.TRIAL_STAGE.tell(key, {} if trial is None else {(trial.stage,): 1.0})
     telemetry.TRIAL_STAGE_SINCE.tell_one(key, None if trial is None else trial.stage_since_s)
     going_on, replicas = None if service.frozen else trial, max(1, len(service.stable_pods))
-    limit_s = None if going_on is None else _limit_s(going_on, start_limit_s, replicas)
+    check_limit_s = None if service.resolved is None else service.resolved.evaluation_max_s
+    limit_s = None if going_on is None else _limit_s(going_on, start_limit_s, check_limit_s, replicas)
     telemetry.TRIAL_STAGE_LIMIT.tell_one(key, limit_s)
     if trial is not None:
         telemetry.TRIALS_ENDED.begin(key, get_args(Ending))
@@ -72,11 +73,13 @@ def tried(service: Service, start_limit_s: float) -> None:
             findings.tell(key, {})
 
 
-def _limit_s(trial: Trial, start_limit_s: float, replicas: int) -> float | None:
+def _limit_s(trial: Trial, start_limit_s: float, check_limit_s: float | None, replicas: int) -> float | None:
     """After which a stage is over if all goes as it should; None where it waits for somebody."""
     match trial.stage:
         case "Starting":
             return start_limit_s
+        case "Checking":
+            return check_limit_s
         case "Running":
             return trial.plan.max_time_s
         case "Promoting":

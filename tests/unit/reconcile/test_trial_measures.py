@@ -68,6 +68,7 @@ async def test_a_trial_tells_its_stage_and_since_when() -> None:
     [
         pytest.param("Waiting", None, id="it waits for a GPU as long as it takes"),
         pytest.param("Starting", 600.0, id="a start has its limit"),
+        pytest.param("Checking", 900.0, id="an evaluation too"),
         pytest.param("Running", 7200.0, id="a comparison has its own"),
         pytest.param("Approval", None, id="a person takes as long as it takes"),
         pytest.param("Promoting", 1800.0, id="each of three engines starts in turn"),
@@ -76,6 +77,8 @@ async def test_a_trial_tells_its_stage_and_since_when() -> None:
 async def test_what_a_stage_may_take(stage: str, limit_s: float | None) -> None:
     service = (await on_trial()).service()
     assert service.trial is not None
+    assert service.resolved is not None
+    service.resolved = replace(service.resolved, evaluation_max_s=900.0)
     service.trial = replace(service.trial, stage=stage)  # type: ignore[arg-type]
     measures.tried(service, 600.0)
     assert told("trial_stage_limit_seconds") == limit_s
