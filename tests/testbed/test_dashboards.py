@@ -16,6 +16,7 @@ import yaml
 
 from outrider.observability.__main__ import DASHBOARDS
 from outrider.observability.alerts import ALERTS
+from outrider.observability.service_trial import TRIAL
 from tests.testbed import operator
 from tests.testbed.cluster import Cluster
 from tests.testbed.dashboards import Asked, answer, choices, elements, every_query, filled_in
@@ -24,7 +25,7 @@ from tests.testbed.load import Load
 from tests.testbed.service import ServiceView
 from tests.testbed.test_operator import created, example
 
-NAMESPACE, SERVICE, QUIET = "watched", "chat", "quiet"
+NAMESPACE, SERVICE, QUIET, TRIED = "watched", "chat", "quiet", "tried"
 ONE_SERVICE = {"namespace": NAMESPACE, "service": SERVICE, "gpu_hour": "2.50"}
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "outrider-fleet": {"namespace": ".+"},
@@ -32,7 +33,14 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "outrider-operator": {"operator": ".+"},
 }
 PATIENCE_S = 90.0
+TRIAL_S = 240.0
+"""A boot of the candidate is heard for 40 windows of 2 s, and only then is there a gain."""
 QUERIES = list(every_query())
+TWO_ENGINES: Mapping[str, Any] = {
+    "autoscaling": {"mode": "Off", "minReplicas": 2},
+    "rollout": {"policy": "Manual"},
+    "objectives": {"tpotMilliseconds": 100, "ttftMilliseconds": 5000},
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +49,15 @@ def busy(start_cluster: StartCluster) -> Iterator[Cluster]:
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=4)
     operator.install(cluster)
     operator.start(cluster, {"OUTRIDER_LEASE_S": "60"})
-    view, quiet = created(cluster, NAMESPACE), created(cluster, QUIET)
+    view, quiet, tried = created(cluster, NAMESPACE), created(cluster, QUIET), created(cluster, TRIED, **TWO_ENGINES)
     name_is_taken(cluster)
-    for name, each in {"loaded": view, "quiet": quiet}.items():
+    for name, each in {"loaded": view, "quiet": quiet, "tried": tried}.items():
         cluster.wait_until(f"ready {name} service", partial(is_ready, each), PATIENCE_S)
-    with Load(cluster, NAMESPACE, SERVICE, concurrency=48, acceptance=0.75):
+    with (
+        Load(cluster, NAMESPACE, SERVICE, concurrency=48, acceptance=0.75),
+        Load(cluster, TRIED, SERVICE, concurrency=12, acceptance=0.75),
+    ):
+        a_draft_is_tried(tried)
         a_stranger_delivers(view)
         yield cluster
     operator.stop(cluster)
@@ -53,6 +65,26 @@ def busy(start_cluster: StartCluster) -> Iterator[Cluster]:
 
 def is_ready(view: ServiceView) -> bool:
     return view.condition("Ready")[0] == "True"
+
+
+def a_draft_is_tried(view: ServiceView) -> None:
+    """A candidate beside two engines."""
+    cluster = view.cluster
+    cluster.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, PATIENCE_S)
+    cluster.wait_until("stable revision", lambda: "revisions" in view.status(), PATIENCE_S)
+    speculation = view.resource()["spec"]["speculation"] | {"draft": {"id": "lab/second"}}
+    view.apply(example(TRIED, **TWO_ENGINES, speculation=speculation))
+    cluster.wait_until("comparison", lambda: stage(view) == "Running", PATIENCE_S)
+
+
+def stage(view: ServiceView) -> str:
+    return str(view.status()["revisions"].get("candidate", {}).get("stage", ""))
+
+
+def variables(asked: Asked) -> Mapping[str, str]:
+    """What stands at the top of the dashboard: only one service has a candidate."""
+    chosen = VARIABLES[asked.dashboard.uid]
+    return {**chosen, "namespace": TRIED} if asked.panel in TRIAL.panels else chosen
 
 
 def name_is_taken(cluster: Cluster) -> None:
@@ -84,13 +116,13 @@ def a_stranger_delivers(view: ServiceView) -> None:
 
 @pytest.fixture(scope="module")
 def answers(busy: Cluster) -> Mapping[str, list[dict[str, Any]]]:
-    """What each query was answered, by its expression: asked again until it has data, for a minute and a half."""
+    """What each query was answered, by its expression: asked again until it has data, for as long as a trial takes."""
     found: dict[str, list[dict[str, Any]]] = {}
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + TRIAL_S
     while time.monotonic() < until_s and len(found) < len({asked.query.expr for asked in QUERIES}):
         for asked in QUERIES:
             if asked.query.expr not in found:
-                rows = answer(busy, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid]))
+                rows = answer(busy, filled_in(asked.query.expr, variables(asked)))
                 if rows:
                     found[asked.query.expr] = rows
         time.sleep(1.0)
@@ -99,7 +131,7 @@ def answers(busy: Cluster) -> Mapping[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("asked", QUERIES, ids=str)
 def test_a_query_of_a_panel_has_data(answers: Mapping[str, list[dict[str, Any]]], asked: Asked) -> None:
-    assert asked.query.expr in answers, filled_in(asked.query.expr, VARIABLES[asked.dashboard.uid])
+    assert asked.query.expr in answers, filled_in(asked.query.expr, variables(asked))
 
 
 def test_no_panel_shows_nan_for_a_service_without_traffic(
@@ -108,10 +140,10 @@ def test_no_panel_shows_nan_for_a_service_without_traffic(
     """Of counters that stand still the rates are 0, and 0 over 0 is a value that Grafana shows as such."""
     told = {}
     for asked in QUERIES:
-        variables = dict(VARIABLES[asked.dashboard.uid])
-        if "service" in variables:
-            variables["namespace"] = QUIET
-        found = elements(busy, filled_in(asked.query.expr, variables))
+        chosen = dict(VARIABLES[asked.dashboard.uid])
+        if "service" in chosen:
+            chosen["namespace"] = QUIET
+        found = elements(busy, filled_in(asked.query.expr, chosen))
         told[str(asked)] = [one["metric"] for one in found if math.isnan(float(one["value"][1]))]
     assert {name: found for name, found in told.items() if found} == {}
 
@@ -127,7 +159,7 @@ def test_its_variables_offer_what_is_there(
     }
     assert all(offered.values()), offered
     if dashboard.uid == "outrider-service":
-        assert offered == {"namespace": sorted((NAMESPACE, QUIET)), "service": [SERVICE]}
+        assert offered == {"namespace": sorted((NAMESPACE, QUIET, TRIED)), "service": [SERVICE]}
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda one: one.name)
@@ -144,7 +176,7 @@ def test_a_rule_is_understood_and_keeps_still_for_a_service_that_is_well(
         "OutriderOperatorRestarts", "OutriderOperatorDown", "OutriderNotDeciding", "OutriderEnginesNotControllable",
     )  # fmt: skip
     if steady:
-        assert [one for one in firing if one.get("namespace") != "taken"] == []
+        assert [one for one in firing if one.get("namespace") not in ("taken", TRIED)] == []
 
 
 def test_a_service_that_cannot_be_made_is_told(busy: Cluster, answers: Mapping[str, list[dict[str, Any]]]) -> None:
