@@ -24,6 +24,7 @@ from benchmarks.scale.station import address
 from benchmarks.scale.witness import Passes, Use, audited, sample, scraped, writes
 from tests.testbed import operator
 from tests.testbed.cluster import Cluster
+from tests.testbed.errors import ClusterError
 
 SELECTOR = "app.kubernetes.io/managed-by=outrider"
 SERVICES = "api/v1/services"
@@ -42,6 +43,7 @@ class Scene:
         self.command = (sys.executable, "-m", "benchmarks.scale.sampled", str(cluster.logs / PROFILE))
         self.passes = Passes("")
         self._tasks: list[asyncio.Task[None]] = []
+        self._runs = False
 
     async def create(self) -> None:
         """Namespaces and resources, as users apply them."""
@@ -63,6 +65,7 @@ class Scene:
     async def start_operator(self) -> None:
         """Start it, and follow its passes."""
         operator.start(self.cluster, self.settings, command=self.command)
+        self._runs = True
         port = self.cluster.port(f"{operator.PROCESS}-metrics")
         own = {"namespace": operator.NAMESPACE, "__scrape_interval__": "15s", "__scrape_timeout__": "10s"}
         self.cluster.add_scrape_target(operator.PROCESS, f"127.0.0.1:{port}", own)  # as often as with our chart
@@ -71,15 +74,36 @@ class Scene:
 
     async def stop_operator(self) -> None:
         """End it as a node does."""
+        self._runs = False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.to_thread(self.cluster.stop_process, operator.PROCESS, patience_s=60.0)
+        with contextlib.suppress(ClusterError):  # it may have ended by itself
+            await asyncio.to_thread(self.cluster.stop_process, operator.PROCESS, patience_s=60.0)
 
     @property
     def pid(self) -> int:
-        """The operator's process."""
-        return next(one.pid for one in self.cluster.processes() if one.name == operator.PROCESS)
+        """The operator's process.
+
+        Raises:
+            RuntimeError: it has ended by itself; with what it said last.
+        """
+        for one in self.cluster.processes():
+            if one.name == operator.PROCESS:
+                return one.pid
+        raise RuntimeError(f"the operator has ended: {self.log()[-1].get('message', '')[:300]}")
+
+    async def watched(self, phase: Callable[[], Awaitable[None]]) -> None:
+        """A phase, which ends with a RuntimeError where the operator does."""
+        playing = asyncio.ensure_future(phase())
+        try:
+            while not (await asyncio.wait({playing}, timeout=2.0))[0]:
+                if self._runs:
+                    self.run.peak_rss_mib = max(self.use().peak_rss_mib, self.run.peak_rss_mib or 0.0)
+            await playing
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
 
     def use(self) -> Use:
         """What the operator takes."""
@@ -204,7 +228,6 @@ class Scene:
         """End the operator, and see what it warned of."""
         if not self.passes.url:
             return  # it was never started
-        self.run.peak_rss_mib = max(self.use().peak_rss_mib, self.run.peak_rss_mib or 0.0)
         await self.stop_operator()
         self.run.warnings = dict(
             Counter(line["reason"] for line in self.log() if line["level"] != "info").most_common()
@@ -277,7 +300,7 @@ async def measure(
                 began_s = time.monotonic()
                 try:
                     async with asyncio.timeout(max(0.0, until_s - began_s)):
-                        await phase()
+                        await scene.watched(phase)
                 except (TimeoutError, ExceptionGroup, RuntimeError, aiohttp.ClientError) as error:
                     scene.run.ended_at = f"{what}: {_first(error) or 'no time was left'}"
                     _tell(f"{services}: {scene.run.ended_at}")
