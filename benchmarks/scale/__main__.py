@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began_s = time.monotonic()
     sizes = chosen.sizes or (QUICK_SIZES if chosen.quick else SIZES)
     folder = chosen.output or (QUICK_OUTPUT if chosen.quick else OUTPUT)
-    runs, before = page.kept(folder, sizes) if chosen.keep else ([], "")
+    runs = page.kept(folder, sizes) if chosen.keep else []
     for services in sizes:
         extent = QUICK if chosen.quick else FULL
         until_s = began_s + 60.0 * chosen.minutes
@@ -61,18 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             alone = asyncio.run(measure_alone(services, SETTINGS, scrape_interval_s=SCRAPE_S))
             run.passes_alone_s, run.alone_with_metrics = alone.passes_alone_s, alone.alone_with_metrics
             run.alone_cpu_s, run.alone_peak_rss_mib = alone.alone_cpu_s, alone.alone_peak_rss_mib
+        run.command = _command(chosen)
         runs.append(run)
         # After each size: whoever ends a run before its last one keeps what was found.
-        page.write(sorted(runs, key=lambda run: run.services), folder, _about(chosen, began_s, before))
+        page.write(sorted(runs, key=lambda run: run.services), folder, _about(chosen, began_s))
     for run in runs:
         print(f"{run.services} services")
         for figure, value in headline(run).items():
             print(f"  {figure:36} {'not measured' if value is None else f'{value:.4g}':>12}")
 
 
-def _about(chosen: argparse.Namespace, began_s: float, before: str) -> dict[str, Any]:
+def _about(chosen: argparse.Namespace, began_s: float) -> dict[str, Any]:
     return {
-        "command": f"{before} && {_command(chosen)}" if before else _command(chosen),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "wall_minutes": round((time.monotonic() - began_s) / 60.0, 1),
         "quick": chosen.quick,

@@ -34,6 +34,8 @@ class Run:
     """What was found at one size; durations in seconds, None and empty where no phase told."""
 
     services: int
+    command: str = ""
+    """What it was measured with."""
     ended_at: str = ""
     """The phase that did not end in time, and why; empty for a whole run."""
     created_s: float | None = None

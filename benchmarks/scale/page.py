@@ -87,18 +87,17 @@ def _details(run: Run) -> dict[str, Any]:
     return found
 
 
-def kept(folder: Path, sizes: Sequence[int]) -> tuple[list[Run], str]:
-    """What an earlier run wrote there of sizes other than these, and its command."""
+def kept(folder: Path, sizes: Sequence[int]) -> list[Run]:
+    """What an earlier run wrote there of sizes other than these."""
     try:
         earlier = json.loads((folder / "scale.json").read_text())
     except FileNotFoundError:
-        return [], ""
-    runs = [
+        return []
+    return [
         Run(int(size), shares=details.pop("profile"), **details)
         for size, details in earlier["sizes"].items()
         if int(size) not in sizes
     ]
-    return runs, earlier["run"]["command"] if runs else ""
 
 
 def page(runs: Sequence[Run], about: Mapping[str, Any]) -> list[str]:
@@ -107,7 +106,8 @@ def page(runs: Sequence[Run], about: Mapping[str, Any]) -> list[str]:
     return [
         "# The scale benchmark",
         "",
-        f"Written by `{about['command']}` on {about['date']} in {about['wall_minutes']} minutes, on {hardware['cores']}"
+        f"Written by `{' && '.join(dict.fromkeys(run.command for run in runs))}`, the last of it on"
+        f" {about['date']} in {about['wall_minutes']} minutes, on {hardware['cores']}"
         f" cores ({hardware['processor']}) and {hardware['memory_gib']} GiB of memory, with "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ". Do not edit; what the figures mean for the reader is in the last section, which comes from"

@@ -164,7 +164,7 @@ WHOLE = Run(
     shares=flame.shares(flame.read(PROFILE)), profile=PROFILE,
 )  # fmt: skip
 ABOUT = {
-    "command": "make bench-scale", "date": "2026-01-01", "wall_minutes": 12.0, "quick": False,
+    "date": "2026-01-01", "wall_minutes": 12.0, "quick": False,
     "hardware": {"cores": 2, "processor": "a processor", "memory_gib": 24}, "versions": {"Python": "3.11"},
     "settings": {"period": "15", "scrape": "5", "many": "2,000"},
 }  # fmt: skip
@@ -211,14 +211,21 @@ class TestPage:
         assert set(found["headline"]["100"]) == set(DEFINITIONS)
         json.dumps(found, allow_nan=False)
 
+    def test_the_page_has_the_command_of_each_size(self) -> None:
+        sizes = [
+            replace(WHOLE, services=100, command="one"),
+            replace(WHOLE, command="two"),
+            replace(WHOLE, command="two"),
+        ]
+        assert "Written by `one && two`" in "\n".join(page.page(sizes, ABOUT))
+
     def test_sizes_of_an_earlier_run_are_kept_as_they_were(self, tmp_path: Path) -> None:
         page.write([replace(WHOLE, services=100), WHOLE], tmp_path, ABOUT)
         before = json.loads((tmp_path / "scale.json").read_text())
-        runs, command = page.kept(tmp_path, [100])
-        assert command == ABOUT["command"]
+        runs = page.kept(tmp_path, [100])
         assert [run.services for run in runs] == [1000]
         assert page.document(runs, ABOUT)["sizes"]["1000"] == before["sizes"]["1000"]
-        assert page.kept(tmp_path / "empty", [100]) == ([], "")
+        assert page.kept(tmp_path / "empty", [100]) == []
 
     def test_a_missed_target_is_called_so(self) -> None:
         text = "\n".join(page.page([WHOLE], ABOUT))
