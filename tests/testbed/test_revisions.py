@@ -101,6 +101,10 @@ def test_a_draft_is_tried_replaced_approved_and_taken_back_whatever_happens_to_t
 def test_without_a_free_gpu_a_candidate_waits_or_takes_the_place_of_a_replica(chat: ServiceView) -> None:
     served(chat, GPUS)
     apply(chat, GPUS, speculation=draft(chat, "lab/second"))
+    for reached in ({"Waiting", "Starting"}, {"Starting", "Running"}):
+        wait(chat, "a stage", lambda reached=reached: stage(chat) in reached)
+        operator.kill(chat.cluster)
+        operator.start(chat.cluster)
     wait(chat, "comparison in a freed place", lambda: stage(chat) == "Running", 120)
     assert chat.get("deployment")["spec"]["replicas"] == GPUS - 1
     assert len(chat.ready_addresses()) == GPUS
