@@ -98,7 +98,8 @@ def test_columns(served: Cluster) -> None:
     served.kubectl("apply", "--server-side", "-f", str(EXAMPLES[0]))
     header = served.kubectl("get", "sis", "chat", "-n", "ml", "-o", "wide").stdout.splitlines()[0]
     assert header.split() == [
-        "NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "AGE", "TARGET", "MODEL", "REASON",
+        "NAME", "READY", "MODE", "K", "TOKENS/STEP", "REPLICAS", "CANDIDATE", "AGE",
+        "TARGET", "MODEL", "REASON", "REVISION", "TRIED", "GAIN%",
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from outrider.api import changes
 from outrider.core.revisions import course
 from outrider.core.revisions.analysis import Plan
-from outrider.core.revisions.course import Candidate, News, Room, Sight
+from outrider.core.revisions.sight import Candidate, News, Room, Sight
 from outrider.core.revisions.trial import Revisions, Trial
 from outrider.manifests.candidate import candidate_name
 from outrider.manifests.meta import CANDIDATE

@@ -369,7 +369,7 @@ class TestRoom:
         conditions=["RevisionCurrent False CandidateWaits", "Ready True"],
         alerts=["OutriderRevisionNotCurrent"],
         ends="with a GPU, or with less load",
-        guard="core/revisions/course.py:_freed",
+        guard="core/revisions/stages.py:_freed",
     )
     async def test_a_candidate_that_no_node_takes_gets_the_place_of_a_replica(self) -> None:
         world = await served()

@@ -8,17 +8,15 @@ Level-based and stateless but for `Revisions`: whoever looks again, or after a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from outrider.core.revisions.analysis import Judgement, Plan
+from outrider.core.revisions.analysis import Judgement
 from outrider.core.revisions.health import CRASHES
-from outrider.core.revisions.quality import Quality
-from outrider.core.revisions.trial import REMEMBERED, Revisions, Stage, Trial, Withdrawn
+from outrider.core.revisions.sight import News, Sight
+from outrider.core.revisions.stages import anew, forward, moved, unfit
+from outrider.core.revisions.trial import REMEMBERED, Revisions, Trial, Withdrawn
 from outrider.core.words import count
-
-Policy = Literal["Canary", "Rolling", "Manual"]
 
 COMPARABLE = 2
 """Stable engines that serve, from which on a change under load is tried where the user does not say how. Beside a
@@ -28,77 +26,6 @@ RETRY_S = 3600.0
 """Until a candidate is tried again that crashed, did not start, or got no verdict: the cause may lie outside it.
 Doubled each time; one that was found worse is not tried again by itself."""
 RETRY_MOST_S = 24 * 3600.0
-GAVE_BACK_S = 600.0
-"""After the load took a replica's place from the candidate, until one is freed again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What is seen of the candidate's engine, of its present start."""
-
-    serves: bool = False
-    crashes: int = 0
-    words: str = ""
-    """How it ended last."""
-    unplaced: str = ""
-    """Why no node takes it, or the quota refuses it; empty if that is not so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Replicas that there may be, and that the load needs."""
-
-    replicas: int
-    """That the stable track is to have."""
-    pods: int
-    """That hold GPUs now, those on their way out too."""
-    most: int | None = None
-    """That may hold GPUs at a time, the candidate included; None where nothing limits them but the cluster."""
-    needed: int | None = None
-    """For the load as it was lately; None while that is not known."""
-    ours: bool = True
-    """Their number follows what we say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What is wanted and what is seen."""
-
-    wanted: str
-    """The revision of what the spec asks for."""
-    spec: Mapping[str, Any]
-    """The spec that it was rendered from."""
-    plan: Plan | None
-    """The question that the change raises; None if there is nothing to ask."""
-    policy: Policy | None
-    """None where the user leaves it open."""
-    approved: str | None
-    """The revision that the user approved."""
-    serving: int
-    """Stable engines that serve."""
-    complete: str | None
-    """The revision that all stable engines run and serve with; None while they are being replaced."""
-    stuck: bool
-    """Replacing them makes no progress."""
-    candidate: Candidate
-    room: Room
-    start_limit_s: float
-    """What a start may take, seconds."""
-    judgement: Judgement | None
-    now_s: float
-    check_limit_s: float | None = None
-    """What an evaluation may take before the candidate takes requests, seconds; None where none is asked."""
-    quality: Quality | None = None
-    """What that has said so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """Something to announce."""
-
-    reason: str
-    message: str
-    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +126,7 @@ def _roll(known: Revisions, sight: Sight, why: str) -> Step:
     trial = known.trial
     promoted = replace(known, stable=sight.wanted, spec=sight.spec)
     if trial is not None and trial.revision == sight.wanted and trial.placed:
-        return Step(replace(promoted, trial=_moved(trial, "Promoting", why, sight)), rolls=True)
+        return Step(replace(promoted, trial=moved(trial, "Promoting", why, sight)), rolls=True)
     outcome: Literal["Rolled", "Replaced"] = "Rolled"
     if trial is not None and trial.revision != sight.wanted:
         outcome, why = "Replaced", f"the spec asks for revision {sight.wanted} now"
@@ -236,27 +163,13 @@ def _advanced(known: Revisions, sight: Sight) -> Step:
     if trial.stage == "Starting" and sight.now_s - trial.stage_since_s > sight.start_limit_s:
         return _withdraw(known, sight, f"its engine did not serve within {sight.start_limit_s:.0f} s", retried=True)
     if trial.stage == "Checking":
-        unfit = _unfit(trial, sight)
-        if unfit is not None:
-            return _withdraw(known, sight, unfit, retried=sight.quality is None or sight.quality.verdict != "worse")
+        fault = unfit(trial, sight)
+        if fault is not None:
+            return _withdraw(known, sight, fault, retried=sight.quality is None or sight.quality.verdict != "worse")
     if trial.judged and sight.judgement is not None:
         return _judged(replace(known, trial=trial), trial, sight.judgement, sight)
-    moved, news = _moving(trial, sight)
-    return Step(replace(known, trial=moved), rolls=False, news=news)
-
-
-def _unfit(trial: Trial, sight: Sight) -> str | None:
-    """Why a candidate must not take requests after its evaluation, or for want of one; None while it may yet."""
-    found, limit_s = sight.quality, sight.check_limit_s
-    if limit_s is None or (found is not None and found.verdict == "passed"):
-        return None
-    if found is not None and found.verdict != "pending":
-        return found.reason
-    if sight.now_s - trial.stage_since_s <= limit_s:
-        return None
-    last = "" if found is None else f"; last seen: {found.reason}"
-    remedy = "look at its Job, or raise spec.rollout.quality.maxMinutes"
-    return f"its evaluation gave no result within {limit_s / 60.0:.0f} minutes{last}; {remedy}"
+    after, news = forward(trial, sight)
+    return Step(replace(known, trial=after), rolls=False, news=news)
 
 
 def _judged(known: Revisions, trial: Trial, found: Judgement, sight: Sight) -> Step:
@@ -265,17 +178,17 @@ def _judged(known: Revisions, trial: Trial, found: Judgement, sight: Sight) -> S
         return _withdraw(known, sight, reason, retried=False)
     if found.verdict == "wait":
         restart = found.restart and trial.stage == "Running"
-        moved = _anew(trial, reason, sight) if restart else replace(trial, reason=reason)
-        return Step(replace(known, trial=moved), rolls=False)
+        after = anew(trial, reason, sight) if restart else replace(trial, reason=reason)
+        return Step(replace(known, trial=after), rolls=False)
     if sight.policy == "Manual":
         if trial.stage == "Approval":
             return Step(replace(known, trial=replace(trial, reason=reason)), rolls=False)
         message = f"revision {trial.revision} waits for spec.rollout.approve: {reason}"
-        moved = _moved(trial, "Approval", reason, sight)
-        return Step(replace(known, trial=moved), rolls=False, news=(News("CandidateWaits", message),))
+        after = moved(trial, "Approval", reason, sight)
+        return Step(replace(known, trial=after), rolls=False, news=(News("CandidateWaits", message),))
     if found.verdict == "inconclusive":
         return _withdraw(known, sight, reason, retried=True, told=False)
-    promoted = replace(known, stable=trial.revision, spec=sight.spec, trial=_moved(trial, "Promoting", reason, sight))
+    promoted = replace(known, stable=trial.revision, spec=sight.spec, trial=moved(trial, "Promoting", reason, sight))
     news = News("CandidatePromoting", f"all engines get revision {trial.revision}: {reason}")
     return Step(promoted.known_good(trial.revision), rolls=True, news=(news,))
 
@@ -292,99 +205,3 @@ def _withdraw(known: Revisions, sight: Sight, reason: str, *, retried: bool, tol
     message = f"revision {revision} is not taken, and the engines keep {known.stable}: {reason}"
     news = News("CandidateWithdrawn", message, warning=True)
     return Step(replace(ended, withdrawn=withdrawn), rolls=False, news=(news,))
-
-
-def _moving(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
-    """On the way to serving: a place, a node, a start, an evaluation."""
-    if not trial.placed:
-        placed = _placed(trial, sight)
-        if not placed.placed:
-            return placed, ()
-        message = f"revision {trial.revision} is tried beside {trial.replaces}" + _where(placed)
-        return placed, (News("CandidateStarted", message),)
-    idle = trial.stage == "Checking" or not sight.candidate.serves
-    if trial.freed is not None and idle and _outgrown(trial.freed, sight.room):
-        reason = f"the load needs {sight.room.needed} replicas, so the candidate gives its place back"
-        back = replace(trial, placed=False, freed=None, gave_back_s=sight.now_s)
-        return _moved(back, "Waiting", reason, sight), ()
-    if trial.stage == "Checking":
-        return _checked(trial, sight)
-    if sight.candidate.serves:
-        if trial.stage in ("Waiting", "Starting"):
-            unchecked = sight.check_limit_s is not None and trial.traffic_since_s is None
-            trial = _moved(trial, "Checking", "its answers are evaluated", sight) if unchecked else _taken(trial, sight)
-        return trial, ()
-    if trial.stage not in ("Waiting", "Starting"):
-        return trial, ()
-    if sight.candidate.unplaced:
-        waiting = trial if trial.stage == "Waiting" else _moved(trial, "Waiting", "", sight)
-        return _freed(waiting, f"no GPU is free ({sight.candidate.unplaced})", sight), ()
-    return (_moved(trial, "Starting", "its engine starts", sight) if trial.stage == "Waiting" else trial), ()
-
-
-def _checked(trial: Trial, sight: Sight) -> tuple[Trial, tuple[News, ...]]:
-    """With requests, if its evaluation allows it or is not asked any more."""
-    found = sight.quality
-    if sight.check_limit_s is None:
-        return _taken(trial, sight), ()
-    if found is None or found.verdict != "passed":
-        return (trial if found is None else replace(trial, reason=found.reason)), ()
-    message = f"revision {trial.revision} takes requests: {found.reason}"
-    return replace(_taken(trial, sight), checked=found.reason, reason=found.reason), (
-        News("CandidateChecked", message),
-    )
-
-
-def _taken(trial: Trial, sight: Sight) -> Trial:
-    since_s = sight.now_s if trial.traffic_since_s is None else trial.traffic_since_s
-    return replace(_moved(trial, "Running", "", sight), traffic_since_s=since_s)
-
-
-def _placed(trial: Trial, sight: Sight) -> Trial:
-    """With a place, if there is one: a spare one within the budget, or that of a replica which the load does not
-    need."""
-    if sight.complete != trial.replaces:
-        return replace(trial, reason="not all stable engines serve with their own revision yet")
-    room = sight.room
-    if room.most is None or room.pods + 1 <= room.most:
-        return _moved(replace(trial, placed=True), "Starting", "its engine starts", sight)
-    if trial.freed is not None:
-        return trial
-    return _freed(trial, f"the service may have no more than {count(room.most, 'replica')}", sight)
-
-
-def _freed(trial: Trial, lack: str, sight: Sight) -> Trial:
-    """With the place of a stable replica, if the rest carries the load."""
-    if trial.freed is not None:
-        return trial
-    room, rest = sight.room, sight.room.replicas - 1
-    if not room.ours:
-        why = "another sets the number of replicas: give it a GPU, or lower that number by one"
-    elif rest < 1:
-        why = "the only replica cannot give its place up: give it a GPU, or set spec.rollout.policy to Rolling"
-    elif room.needed is None:
-        why = "what the load needs is not known yet"
-    elif room.needed > rest:
-        why = f"the load needs {count(room.needed, 'replica')} of {room.replicas}"
-    elif trial.gave_back_s is not None and sight.now_s < trial.gave_back_s + GAVE_BACK_S:
-        why = "the load took its place back a moment ago"
-    else:
-        return replace(trial, freed=rest, reason=f"{lack}, so it takes the place of a replica")
-    return replace(trial, reason=f"{lack}, and {why}")
-
-
-def _outgrown(freed: int, room: Room) -> bool:
-    return room.needed is not None and room.needed > freed
-
-
-def _where(trial: Trial) -> str:
-    return "" if trial.freed is None else f", in the place of a replica: {count(trial.freed, 'stable one')} stay"
-
-
-def _anew(trial: Trial, reason: str, sight: Sight) -> Trial:
-    again = replace(trial, boot=trial.boot + 1, crashes=trial.crashes + sight.candidate.crashes)
-    return _moved(again, "Starting", reason, sight)
-
-
-def _moved(trial: Trial, stage: Stage, reason: str, sight: Sight) -> Trial:
-    return replace(trial, stage=stage, stage_since_s=sight.now_s, reason=reason or trial.reason)

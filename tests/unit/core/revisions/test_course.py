@@ -10,11 +10,13 @@ import pytest
 
 from outrider.core.revisions import course
 from outrider.core.revisions.analysis import Figures, Judgement, Plan, Verdict
-from outrider.core.revisions.course import GAVE_BACK_S, RETRY_MOST_S, RETRY_S, Candidate, Room, Sight, Step
+from outrider.core.revisions.course import RETRY_MOST_S, RETRY_S, Step
 from outrider.core.revisions.intervals import Spread
 from outrider.core.revisions.quality import Quality
 from outrider.core.revisions.quality import Verdict as QualityVerdict
 from outrider.core.revisions.remembered import MAX_TEXT, from_document, same_but_for_words, to_document
+from outrider.core.revisions.sight import Candidate, Room, Sight
+from outrider.core.revisions.stages import GAVE_BACK_S
 from outrider.core.revisions.trial import HISTORY, KNOWN_BOOTS, REMEMBERED, Revisions
 from outrider.core.survival import Counts
 
