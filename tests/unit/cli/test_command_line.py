@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -92,8 +93,8 @@ def test_the_list_of_commands_says_where_the_settings_of_run_stand(runner: CliRu
 
 def test_completion_of_bash_is_a_script() -> None:
     program = "import os, sys; from outrider.cli.main import main; sys.argv = ['outrider', *sys.argv[1:]]; main()"
-    told = subprocess.run(
-        [sys.executable, "-c", program, "--show-completion", "bash"], capture_output=True, text=True, check=True
-    ).stdout
+    # The shell is told from the processes above; it stays one of them where its command is not the last.
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} --show-completion; exit $?"
+    told = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     assert "_OUTRIDER_COMPLETE=complete_bash" in told
     assert "complete -o default -F _outrider_completion outrider" in told
