@@ -16,7 +16,7 @@ from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.manifests import config_maps
 from outrider.reconcile import children
 from outrider.reconcile.neighbours import Neighbours
-from outrider.reconcile.registry import Service
+from outrider.reconcile.registry import Service, shape
 from outrider.reconcile.share import Share
 
 logger = logging.getLogger(__name__)
@@ -66,13 +66,21 @@ def parsed(text: str) -> Any:
 
 
 async def record(service: Service, neighbours: Neighbours) -> None:
-    """Write the memory document if it does not hold the present generation, target, share and trial yet."""
+    """Write the memory document if it does not hold the present generation, target, share and trial yet, or was
+    meddled with."""
     if service.state is None:
         return
     share = None if service.share is None else service.share.most
     news = service.recorded != (service.state.generation, service.state.target) or service.recorded_share != share
-    if news or not remembered.same_but_for_words(service.recorded_revisions, service.revisions):
+    if news or _meddled(service) or not remembered.same_but_for_words(service.recorded_revisions, service.revisions):
         await save(service, neighbours)
+
+
+def _meddled(service: Service) -> bool:
+    """Whether the document is not what this process wrote last: a restart would forget all."""
+    child = f"ConfigMap/{config_maps.memory_name(service.key[1])}"
+    sent, live = service.applied.get(child), service.children.get(child)
+    return service.saved_s > 0.0 and (sent is None or live is None or shape(live) != sent[1])
 
 
 async def save(service: Service, neighbours: Neighbours) -> None:

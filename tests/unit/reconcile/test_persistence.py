@@ -133,6 +133,26 @@ async def test_somebody_elses_config_map_of_that_name_is_not_written_over(world:
     assert world.kube.live("ConfigMap", "chat-memory") == before
 
 
+@pytest.mark.parametrize("change", [{"data": {"memory.json": "{"}}, None], ids=["spoilt", "deleted"])
+async def test_a_document_that_somebody_meddles_with_is_written_again(
+    world: World, change: dict[str, Any] | None
+) -> None:
+    service = world.service()
+    service.state = REMEMBERED
+    await persistence.record(service, world.neighbours)
+    written = world.kube.live("ConfigMap", "chat-memory")["data"]
+    await persistence.record(service, world.neighbours)
+    assert world.kube.applied() == ["ConfigMap/chat-memory"]
+    if change is None:
+        world.kube.take_away("ConfigMap", "chat-memory")
+        service.forget_child("ConfigMap/chat-memory")
+    else:
+        spoilt = world.kube.put(world.kube.live("ConfigMap", "chat-memory") | change)
+        service.saw("ConfigMap/chat-memory", spoilt)
+    await persistence.record(service, world.neighbours)
+    assert world.kube.live("ConfigMap", "chat-memory")["data"] == written
+
+
 async def test_the_document_goes_with_the_resource(world: World) -> None:
     world.service().state = REMEMBERED
     await persistence.save(world.service(), world.neighbours)
