@@ -25,9 +25,10 @@ BLIND_AFTER_S = 12.0
 NARROWED_S = 30.0
 """From the user's last word to engines within its bounds, where nothing hinders it: a control pass every 2 s, 10 s in
 which Prometheus may answer, and a delivery."""
-CONVERGED_S = 180.0
+CONVERGED_S = 360.0
 """From the last fault to a service whose every word is true again: engines that crashed start again after up to 16 s, a
-roll-out takes two starts of an engine, the HPA gives replicas up after 10 s, KEDA connects again within 30 s."""
+roll-out takes two starts of an engine, the HPA gives replicas up after 10 s, KEDA connects again within 30 s, and a
+Secret that somebody deleted is looked for every five minutes."""
 WORDS_OF_FAULTS = ("internal error", "Traceback", "never retrieved", "never awaited")
 """In the operator's log: a fault of ours."""
 SILENT = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
