@@ -178,6 +178,11 @@ def seen(in_flight: float | None, held: str | None) -> float | None:
     return max(in_flight, float(held or 0))
 
 
+def told(store: Cluster, query: str) -> list[tuple[dict[str, str], float]]:
+    """The elements of an answer."""
+    return [(one["metric"], float(one["value"][1])) for one in asked(store, query)]
+
+
 def all_say(store: Cluster, turn: int) -> bool:
     """Whether each replica of the operator was scraped since it tells of this turn."""
     return len(asked(store, f"turn == {turn}")) == len(REPLICAS)
@@ -192,10 +197,11 @@ def test_the_main_trigger_sees_one_element_whatever_the_operator_holds(store: Cl
         texts.append("\n".join([f"turn {turn}", *([] if held is None else lines), ""]))
         store.wait_until("its scrape", partial(all_say, store, turn), 30)
         for case in CASES:
-            answer = asked(store, queries.in_flight_or_held(case.name, SERVICE))
             expected = seen(case.in_flight, held)
-            assert [element["metric"] for element in answer] == ([] if expected is None else [{}]), (case.name, held)
-            assert [float(one["value"][1]) for one in answer] == ([] if expected is None else [expected]), case.name
+            elements = [] if expected is None else [({}, expected)]
+            query = queries.in_flight_or_held(case.name, SERVICE)
+            # A scrape of a busy machine may miss an engine once.
+            store.wait_until(f"{elements} of {case.name}", lambda q=query, e=elements: told(store, q) == e, 30)
 
 
 SCRAPES = 10

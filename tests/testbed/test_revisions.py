@@ -18,6 +18,7 @@ from tests.testbed.trials import (
     apply,
     candidate,
     draft,
+    on_trial,
     outcomes,
     revisions,
     running,
@@ -72,17 +73,17 @@ def test_a_draft_is_tried_replaced_approved_and_taken_back_whatever_happens_to_t
     first = served(chat)
     example = chat.resource()["spec"]["speculation"]
     apply(chat, policy="Manual", speculation=draft(chat, "lab/second"))
-    wait(chat, "comparison", lambda: stage(chat) == "Running")
-    tried = revisions(chat)["candidate"]["revision"]
+    wait(chat, "comparison", lambda: on_trial(chat) != "")
+    tried = on_trial(chat)
     operator.kill(chat.cluster)
     operator.start(chat.cluster)
     apply(chat, policy="Manual", speculation=draft(chat, "lab/third"))
     wait(
         chat,
         "comparison of the third draft",
-        lambda: stage(chat) == "Running" and revisions(chat)["candidate"]["revision"] != tried,
+        lambda: on_trial(chat) not in ("", tried),
     )
-    third = revisions(chat)["candidate"]["revision"]
+    third = on_trial(chat)
     assert outcomes(chat) == ["Replaced"]
     assert running(chat) == {first}
     approved = {"policy": "Manual", "approve": third}

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests import interrupts
 from tests.testbed import rights
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
@@ -361,7 +362,8 @@ def test_a_cluster_of_the_command_line_outlives_the_command_until_down(named: st
 
 def test_ctrl_c_ends_a_cluster_in_the_foreground(named: str) -> None:
     command = [sys.executable, "-m", "tests.testbed", "up", "--with", "control", "--name", named, "--foreground"]
-    shell = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with interrupts.heard():
+        shell = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert shell.stdout is not None
     printed: list[str] = []
     while not printed or "Ctrl-C" not in printed[-1]:

@@ -40,6 +40,12 @@ def stage(view: ServiceView) -> str:
     return str(revisions(view).get("candidate", {}).get("stage", ""))
 
 
+def on_trial(view: ServiceView) -> str:
+    """The revision that is compared; empty while none is."""
+    found = revisions(view).get("candidate", {})
+    return str(found["revision"]) if found.get("stage") == "Running" else ""
+
+
 def candidate(view: ServiceView) -> dict[str, Any]:
     return view.get("deployment", "chat-candidate")
 

@@ -19,6 +19,7 @@ from outrider.cli.measured import Now
 from outrider.cli.seen import see
 from outrider.cli.top_screen import LEGEND, SORTS, Row, picture
 from outrider.core.histogram import Histogram
+from tests import interrupts
 from tests.unit.cli.conftest import Ask
 from tests.unit.cli.fake_cluster import CANDIDATE, CONDITIONS, FakeCluster, busy, service, serving
 
@@ -141,11 +142,12 @@ def test_on_a_terminal_it_lives_until_q_or_ctrl_c(tmp_path: Path) -> None:
     with serving(busy(FakeCluster(service())), tmp_path) as kubeconfig:
         for leave in (b"q", signal.SIGINT):
             main, other = pty.openpty()
-            process = subprocess.Popen(
-                [sys.executable, "-c", "from outrider.cli.main import main; main()", "top"],
-                stdin=other, stdout=other, stderr=other, close_fds=True, start_new_session=True,
-                env={**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "xterm-256color"},
-            )  # fmt: skip
+            with interrupts.heard():
+                process = subprocess.Popen(
+                    [sys.executable, "-c", "from outrider.cli.main import main; main()", "top"],
+                    stdin=other, stdout=other, stderr=other, close_fds=True, start_new_session=True,
+                    env={**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "xterm-256color"},
+                )  # fmt: skip
             os.close(other)
             said = _until(main, b"ml/chat")
             if isinstance(leave, bytes):
