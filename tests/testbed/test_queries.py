@@ -178,9 +178,9 @@ def seen(in_flight: float | None, held: str | None) -> float | None:
     return max(in_flight, float(held or 0))
 
 
-def told(store: Cluster, query: str) -> list[tuple[dict[str, str], float]]:
-    """The elements of an answer."""
-    return [(one["metric"], float(one["value"][1])) for one in asked(store, query)]
+def says(store: Cluster, query: str, elements: list[tuple[dict[str, str], float]]) -> bool:
+    """Whether an answer has these elements: labels and value."""
+    return [(one["metric"], float(one["value"][1])) for one in asked(store, query)] == elements
 
 
 def all_say(store: Cluster, turn: int) -> bool:
@@ -198,10 +198,10 @@ def test_the_main_trigger_sees_one_element_whatever_the_operator_holds(store: Cl
         store.wait_until("its scrape", partial(all_say, store, turn), 30)
         for case in CASES:
             expected = seen(case.in_flight, held)
-            elements = [] if expected is None else [({}, expected)]
+            elements: list[tuple[dict[str, str], float]] = [] if expected is None else [({}, expected)]
             query = queries.in_flight_or_held(case.name, SERVICE)
             # A scrape of a busy machine may miss an engine once.
-            store.wait_until(f"{elements} of {case.name}", lambda q=query, e=elements: told(store, q) == e, 30)
+            store.wait_until(f"{elements} of {case.name}", partial(says, store, query, elements), 30)
 
 
 SCRAPES = 10
