@@ -26,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 from tests.testbed.cluster import Cluster  # noqa: E402
 from tests.testbed.dashboards import course  # noqa: E402
 from tests.testbed.service import ServiceView  # noqa: E402
-from tests.testbed.test_verdicts import REPLICAS, on_trial, outrider_with  # noqa: E402
-from tests.testbed.trials import revisions  # noqa: E402
+from tests.testbed.test_verdicts import REPLICAS, on_trial  # noqa: E402
+from tests.testbed.trials import outrider_with, revisions  # noqa: E402
 
 HERE = Path(__file__).parent
 RUN = HERE / "run.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.testbed.trials import (
     draft,
     on_trial,
     outcomes,
+    outrider_with,
     revisions,
     running,
     served,
@@ -38,11 +38,8 @@ CRASHING: dict[str, Any] = {
 def outrider(start_cluster: StartCluster) -> Iterator[Cluster]:
     """Four GPUs, and Outrider."""
     cluster = start_cluster({"keda", "prometheus", "engines"}, scrape_interval_s=0.5, nodes=1, gpus_per_node=GPUS)
-    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
-    operator.install(cluster)
-    operator.start(cluster)
-    yield cluster
-    operator.stop(cluster)
+    with outrider_with(cluster):
+        yield cluster
 
 
 @pytest.fixture

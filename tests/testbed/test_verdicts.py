@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.load import Load
 from tests.testbed.service import ServiceView
-from tests.testbed.trials import apply, candidate, outcomes, revisions, running, served, stage, wait
+from tests.testbed.trials import apply, candidate, outcomes, outrider_with, revisions, running, served, stage, wait
 
 REPLICAS = 3
 REQUESTS = 12
@@ -57,16 +56,6 @@ def on_trial(cluster: Cluster, names: Collection[str]) -> Iterator[Mapping[str, 
         for view in views.values():
             wait(view, "comparison", lambda view=view: stage(view) == "Running")
         yield views
-
-
-@contextmanager
-def outrider_with(cluster: Cluster) -> Iterator[None]:
-    """The operator, and what it needs."""
-    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
-    operator.install(cluster)
-    operator.start(cluster)
-    yield
-    operator.stop(cluster)
 
 
 @pytest.fixture(scope="module")

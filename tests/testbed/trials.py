@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.testbed import operator
+from tests.testbed.cluster import Cluster
 from tests.testbed.service import ServiceView
 
 MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
@@ -74,3 +78,13 @@ def served(view: ServiceView, replicas: int = 3, policy: str | None = "Canary") 
 
 def wait(view: ServiceView, what: str, condition: Any, timeout_s: float = 60) -> None:
     view.cluster.wait_until(what, condition, timeout_s)
+
+
+@contextmanager
+def outrider_with(cluster: Cluster) -> Iterator[None]:
+    """The operator, and what it needs."""
+    cluster.kubectl("apply", "-f", str(Path(__file__).with_name("pod_monitor_crd.yaml")))
+    operator.install(cluster)
+    operator.start(cluster)
+    yield
+    operator.stop(cluster)

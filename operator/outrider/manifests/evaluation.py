@@ -119,14 +119,7 @@ def _pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        "securityContext": {
-            **given.get("securityContext", {}),
-            "runAsNonRoot": True,
-            "runAsUser": settings.run_as_user,
-            "runAsGroup": settings.run_as_group,
-            "fsGroup": settings.fs_group,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": given.get("securityContext", {}) | pod_security.context(settings),
         "containers": [_container(container, resource, settings, asked)],
     }
     if given.get("initContainers"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from outrider.api.defaults import Resolved
 from outrider.manifests.meta import Manifest
 
 VOLUMES = (
@@ -26,6 +27,17 @@ NO_GPUS = ("void", "none")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _ANNOTATIONS = ("container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/")
+
+
+def context(settings: Resolved) -> Manifest:
+    """The security context of every pod of a service, within the restricted profile."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": settings.run_as_user,
+        "runAsGroup": settings.run_as_group,
+        "fsGroup": settings.fs_group,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def container_faults(container: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from outrider.api.defaults import Resolved
 from outrider.api.hardware import ResourceClaim
 from outrider.api.resource import SpeculativeInferenceService
 from outrider.engine.command_line import ADMIN_KEY_FILE, ADMIN_PORT, CACHE_PATH, HTTP_PORT, SCHEDULE_FILE, TMP_PATH
-from outrider.manifests import pod_template_merge, secret, storage, weights
+from outrider.manifests import pod_security, pod_template_merge, secret, storage, weights
 from outrider.manifests.config_maps import schedule_name
 from outrider.manifests.meta import (
     COMPONENT_LABEL,
@@ -64,13 +64,7 @@ def pod_template(
         # A Service named vllm would otherwise set VLLM_PORT to tcp://…, and vLLM refuses to start.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings.termination_grace_s,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": settings.run_as_user,
-            "runAsGroup": settings.run_as_group,
-            "fsGroup": settings.fs_group,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security.context(settings),
         "containers": [container],
         "volumes": [*_volumes(resource.name, settings), *volumes(more)],
         **_placement(resource),
