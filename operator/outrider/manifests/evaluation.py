@@ -32,7 +32,7 @@ VARIABLES = "OUTRIDER_"
 RESULT_FILE = "/dev/termination-log"
 """Kubernetes' own default: what is written there is in the pod's status, and no right is needed to read it."""
 MAX_NAME = 63
-_OURS = (*("serviceAccountName", "serviceAccount", "hostNetwork", "hostPID", "hostIPC", "ephemeralContainers"),)
+_OURS = ("serviceAccountName", "serviceAccount", "hostNetwork", "hostPID", "hostIPC", "ephemeralContainers")
 """Of what `spec.podTemplate` may not have, that which a Job's pod may not have either, for the same reason."""
 _OF_A_JOB = {
     "restartPolicy": "is Never, so that one evaluation gives one result; remove it",

@@ -98,7 +98,11 @@ async def remove(service: Service, api_version: str, kind: str, name: str, neigh
 
 def owned(service: Service, live: Mapping[str, Any]) -> bool:
     """Whether an object belongs to this very resource."""
-    uid = service.body["metadata"]["uid"]
+    return owned_by(service.body["metadata"]["uid"], live)
+
+
+def owned_by(uid: str, live: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to the one with this UID."""
     return any(owner.get("uid") == uid for owner in live["metadata"].get("ownerReferences", []))
 
 

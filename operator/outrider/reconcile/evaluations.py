@@ -16,7 +16,8 @@ from outrider.core.revisions.trial import Trial
 from outrider.errors import Conflict, KubeError, Unavailable
 from outrider.manifests import evaluation, passed_on
 from outrider.manifests.candidate import candidate_name
-from outrider.manifests.meta import CANDIDATE, EVALUATES_LABEL
+from outrider.manifests.meta import EVALUATES_LABEL
+from outrider.reconcile import children
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.redaction import first_words, last_words
 from outrider.reconcile.registry import Service
@@ -30,8 +31,9 @@ WORDS = 300
 
 def may_serve(service: Service, resource: SpeculativeInferenceService) -> bool:
     """Whether requests may go to a candidate, if there is one."""
-    unchecked = service.trial is None or service.trial.traffic_since_s is None
-    return resource.spec.rollout.quality is None or not unchecked
+    if resource.spec.rollout.quality is None:
+        return True
+    return service.trial is not None and service.trial.traffic_since_s is not None
 
 
 async def look(service: Service, asked: Rendered, neighbours: Neighbours) -> None:
@@ -60,17 +62,7 @@ async def look(service: Service, asked: Rendered, neighbours: Neighbours) -> Non
 
 def _job(service: Service, trial: Trial, asked: Rendered) -> Manifest | None:
     """The Job of the candidate's present pod; None while there is none, or nothing to compare it with."""
-    pod = next(
-        (
-            one
-            for _, one in sorted(service.pods.items())
-            if one.track == CANDIDATE
-            and (one.revision, one.boot) == (trial.revision, trial.boot)
-            and not one.terminating
-            and not one.failed
-        ),
-        None,
-    )
+    pod = next((one for one in service.pods_of(trial) if not one.failed), None)
     stable = next((one.address for one in service.ready_pods if one.address is not None), None)
     deployment = service.children.get(f"Deployment/{candidate_name(service.key[1])}")
     if pod is None or pod.address is None or stable is None or deployment is None:
@@ -85,7 +77,7 @@ async def _found(job: Manifest, asked: Rendered, neighbours: Neighbours) -> Qual
     if live is None:
         live = await kube.create(job)
     (owner,) = meta["ownerReferences"]
-    if owner["uid"] not in _owners(live):
+    if not children.owned_by(owner["uid"], live):
         return Quality("failed", f"Job {meta['name']} exists and is not the candidate's; delete it")
     pods = await kube.list("v1", "Pod", meta["namespace"], f"{EVALUATES_LABEL}={asked.resource.name}")
     return told(live, pods, asked.resolved.quality_tolerance)
@@ -95,7 +87,7 @@ def told(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], tolerance: f
     """What a Job and its pod say; pods of other Jobs may be among them."""
     name, waits = job["metadata"]["name"], ""
     for pod in pods:
-        if job["metadata"]["uid"] not in _owners(pod):
+        if not children.owned_by(job["metadata"]["uid"], pod):
             continue
         containers = pod.get("status", {}).get("containerStatuses") or [{}]
         state = containers[0].get("state", {})
@@ -113,7 +105,3 @@ def told(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], tolerance: f
             words = first_words(f"{one.get('reason', '')}: {one.get('message', '')}", WORDS)
             return Quality("failed", f"its evaluation, Job {name}, failed: {words}{waits}")
     return Quality("pending", f"Job {name} evaluates its answers{waits}")
-
-
-def _owners(live: Mapping[str, Any]) -> set[str]:
-    return {str(owner.get("uid")) for owner in live["metadata"].get("ownerReferences", [])}

@@ -26,7 +26,7 @@ async def read(service: Service, neighbours: Neighbours) -> Mapping[str, str]:
     """The texts that an earlier process left, by key; none for a new service. What they say of revisions is kept."""
     namespace, name = service.key
     stored = await neighbours.kube.get("v1", "ConfigMap", namespace, config_maps.memory_name(name))
-    if stored is None or not _ours(stored, service):
+    if stored is None or not children.owned(service, stored):
         return {}
     texts: dict[str, str] = stored.get("data") or {}
     known, fault = remembered.from_document(parsed(texts.get(config_maps.REVISIONS_KEY, "null")))
@@ -119,11 +119,3 @@ def _share(document: Any) -> Share | None:
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
-
-
-def _ours(stored: dict[str, object], service: Service) -> bool:
-    """Whether the document belongs to this very resource and not to a deleted one of the same name."""
-    metadata = stored["metadata"]
-    assert isinstance(metadata, dict)
-    uid = service.body["metadata"]["uid"]
-    return any(owner.get("uid") == uid for owner in metadata.get("ownerReferences", []))

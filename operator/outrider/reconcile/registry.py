@@ -26,7 +26,7 @@ from outrider.core.revisions.record import Record
 from outrider.core.revisions.trial import Revisions, Trial, Withdrawn
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
-from outrider.manifests.meta import STABLE
+from outrider.manifests.meta import CANDIDATE, STABLE
 from outrider.reconcile import contention
 from outrider.reconcile.contention import Contention
 from outrider.reconcile.engine_pod import EnginePod
@@ -176,6 +176,16 @@ class Service:
     def serving_pods(self) -> list[EnginePod]:
         """Pods of either track that serve, in order of name."""
         return [pod for _, pod in sorted(self.pods.items()) if pod.serves]
+
+    def pods_of(self, trial: Trial) -> list[EnginePod]:
+        """Pods of a candidate's present start, in order of name; those of an earlier one are on their way out."""
+        return [
+            pod
+            for _, pod in sorted(self.pods.items())
+            if pod.track == CANDIDATE
+            and (pod.revision, pod.boot) == (trial.revision, trial.boot)
+            and not pod.terminating
+        ]
 
     @property
     def cold_start_s(self) -> float | None:

@@ -15,7 +15,6 @@ from outrider.core.revisions.analysis import Plan
 from outrider.core.revisions.sight import Candidate, News, Room, Sight
 from outrider.core.revisions.trial import Revisions, Trial
 from outrider.manifests.candidate import candidate_name
-from outrider.manifests.meta import CANDIDATE
 from outrider.reconcile import measures, rendering, rollout
 from outrider.reconcile.engine_pod import EnginePod
 from outrider.reconcile.registry import Service
@@ -120,14 +119,9 @@ def _complete(service: Service, deployment: Mapping[str, Any] | None) -> str | N
 
 
 def _candidate(service: Service, trial: Trial | None) -> Candidate:
-    """Of pods of the present start alone: those of an earlier one are on their way out."""
     if trial is None:
         return Candidate()
-    pods = [
-        pod
-        for _, pod in sorted(service.pods.items())
-        if pod.track == CANDIDATE and (pod.revision, pod.boot) == (trial.revision, trial.boot) and not pod.terminating
-    ]
+    pods = service.pods_of(trial)
     deployment = service.children.get(f"Deployment/{candidate_name(service.key[1])}")
     refused = rollout.deployment_condition(deployment, "ReplicaFailure") if not pods else {}
     unplaced = next((pod.unscheduled for pod in pods if pod.unscheduled), "")
