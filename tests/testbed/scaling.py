@@ -102,11 +102,6 @@ def wait_replicas(view: ServiceView, number: int, timeout_s: float = 90) -> None
     view.cluster.wait_until(f"{number} replicas", lambda: replicas(view) == number, timeout_s)
 
 
-def message(view: ServiceView, type_: str) -> str:
-    """What a condition says."""
-    return next((str(one["message"]) for one in view.status()["conditions"] if one["type"] == type_), "")
-
-
 def replicas(view: ServiceView) -> int:
     """The number that the Deployment has."""
     return int(view.get("deployment")["spec"]["replicas"])

@@ -8,12 +8,14 @@ import json
 import re
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import yaml
 
 from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
+from tests.testbed.errors import ClusterError
 
 PATHS = {
     "configmap": "/api/v1/namespaces/{}/configmaps",
@@ -72,6 +74,17 @@ class ServiceView:
             if one["type"] == kind:
                 return one["status"], one["reason"]
         return "", ""
+
+    def says(self, kind: str, words: str, timeout_s: float = 60) -> None:
+        """Wait until the message of a condition has these words. It may come after status and reason: what explains a
+        state is not looked at as often as the state."""
+
+        def message() -> str:
+            return "".join(str(one["message"]) for one in self.status().get("conditions", []) if one["type"] == kind)
+
+        with suppress(ClusterError):
+            self.cluster.wait_until(words, lambda: words in message(), timeout_s)
+        assert words in message()
 
     def pods(self) -> builtins.list[dict[str, Any]]:
         """The engine pods that are there, in order of name."""

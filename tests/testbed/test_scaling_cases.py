@@ -36,7 +36,6 @@ from tests.testbed.scaling import (
     export,
     hpa,
     manifest,
-    message,
     replicas,
     scale,
     serve,
@@ -151,7 +150,7 @@ def test_c24_shares_of_the_cache_add_up_and_grow_the_fleet_to_where_it_stays(fle
     time.sleep(SEEN_BY_THE_HPA_S)
     assert replicas(view) == 5
     assert view.condition("Admitted") == ("True", "AdmittedWithWarnings")
-    assert "spec.autoscaling.triggers[queue]: the query is an average" in message(view, "Admitted")
+    view.says("Admitted", "spec.autoscaling.triggers[queue]: the query is an average")
 
 
 def test_triggers_keep_their_places_since_the_hpa_knows_their_metrics_by_them(fleet: Fleet) -> None:
@@ -169,7 +168,7 @@ def test_c22_data_ranks_draft_as_at_their_start_at_every_load_and_status_claims_
     """The simulator plays one rank; that it gets no table, and takes none, is what keeps real ones alike."""
     view, cluster = fleet.view("c22"), fleet.cluster
     wait(view, "Ready", "True")
-    assert "table ignored with data > 1, K fixed at 3" in message(view, "Admitted")
+    view.says("Admitted", "table ignored with data > 1, K fixed at 3")
     wait(view, "ScheduleApplied", "True", "NothingToChoose")
     with Load(cluster, view.namespace, view.name, concurrency=48, acceptance=0.1):
         cluster.wait_until("measured acceptance", lambda: "acceptanceLength" in view.status()["tuning"], 60)
@@ -186,7 +185,7 @@ def test_c22_a_table_that_the_engine_would_drop_in_silence_is_refused(fleet: Fle
     rows = [{"first": 1, "last": 8, "speculativeTokens": 3}, {"first": 9, "last": 64, "speculativeTokens": 1}]
     scale(view, None, **RANKS | {"speculation": MTP | {"tuning": {"mode": "Fixed", "schedule": rows}}})
     wait(view, "Stalled", "True")
-    assert "leave schedule out" in message(view, "Stalled")
+    view.says("Stalled", "leave schedule out")
     assert view.get("deployment")["spec"]["template"] == before
     scale(view, None, **RANKS)
     wait(view, "Ready", "True")
@@ -207,7 +206,7 @@ def test_c28_a_pod_that_finds_no_gpu_keeps_nobody_from_scaling_down(fleet: Fleet
     view, cluster = fleet.view("c28"), fleet.cluster
     serve(view, 6)
     wait(view, "CapacityLimited", "True", "NoFreeGPU", timeout_s=120)
-    assert "6 of 8 engines serve" in message(view, "CapacityLimited")
+    view.says("CapacityLimited", "6 of 8 engines serve")
     assert view.condition("AutoscalingReady") == ("True", "Scaling")
     assert view.condition("MetricsAvailable")[0] == "True"
     fleet.load["c28"] = 0

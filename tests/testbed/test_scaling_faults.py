@@ -25,7 +25,6 @@ from tests.testbed.scaling import (
     create,
     demand,
     hpa_targets,
-    message,
     named_after,
     outrider_behind,
     remove,
@@ -170,7 +169,7 @@ def test_an_hpa_that_may_not_write_is_told_in_its_own_words(
     with denied(scene.cluster, chat.namespace, SCALES, "replicas are frozen", *attempt):
         scale(chat, between(1, 4, triggers=[demand(3)]))
         wait(chat, "AutoscalingReady", "False", "HPAUnable")
-        assert "replicas are frozen" in message(chat, "AutoscalingReady")
+        chat.says("AutoscalingReady", "replicas are frozen")
         alerted(chat, failure.alerts, sleepy)
         assert replicas(chat) == 2
     serve(chat, 3)
@@ -205,7 +204,7 @@ def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(
             changed = {"minReplicas": 1, "maxReplicas": 6, "triggers": [asking], "kvCacheTargetPercent": 60}
             scale(chat, changed)
             wait(chat, "AutoscalingReady", "False", "HPAInactive", timeout_s=240)
-            assert "KEDA's operator" in message(chat, "AutoscalingReady")
+            chat.says("AutoscalingReady", "KEDA's operator")
             alerted(chat, failure.alerts)
             time.sleep(GONE_BY_NOW_S)
             assert set(numbers.seen) == {3}

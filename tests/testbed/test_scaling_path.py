@@ -46,10 +46,6 @@ def until(view: ServiceView, expected: tuple[str, str]) -> None:
     assert view.condition("Ready") == ("True", "EnginesServe")
 
 
-def message(view: ServiceView) -> str:
-    return str({one["type"]: one["message"] for one in view.status()["conditions"]}["AutoscalingReady"])
-
-
 def replicas(view: ServiceView) -> int:
     return int(view.get("deployment")["spec"]["replicas"])
 
@@ -81,7 +77,7 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
         other = '{"spec": {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}}}'
         cluster.kubectl("patch", "apiservice", API_SERVICE, "--type=merge", "-p", other)
         until(view, ("False", "ExternalMetricsTaken"))
-        assert "monitoring/prometheus-adapter" in message(view)
+        view.says("AutoscalingReady", "monitoring/prometheus-adapter")
         before = replicas(view)
     time.sleep(20.0)  # twice as long as the HPA looks back before it takes a replica away
     assert replicas(view) == before > 1
@@ -105,7 +101,7 @@ def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: Se
     view.cluster.stop_process("keda-adapter")
     try:
         until(view, ("False", "ExternalMetricsUnavailable"))
-        assert "keda/keda-metrics-apiserver does not answer: FailedDiscoveryCheck" in message(view)
+        view.says("AutoscalingReady", "keda/keda-metrics-apiserver does not answer: FailedDiscoveryCheck")
     finally:
         view.cluster.restart_process("keda-adapter")
     until(view, SCALING)
