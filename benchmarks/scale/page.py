@@ -143,7 +143,8 @@ def _figures(runs: Sequence[Run]) -> list[str]:
 
 
 def _phases(runs: Sequence[Run]) -> list[str]:
-    body = [[what, *(_cell(value(run)) for run in runs)] for what, value in PHASES]
+    measured = [(what, [value(run) for run in runs]) for what, value in PHASES]
+    body = [[what, *map(_cell, values)] for what, values in measured if values != [None] * len(runs)]
     return ["## Phases", "", *table_lines(["", *(f"{run.services:,}" for run in runs)], body), ""]
 
 
