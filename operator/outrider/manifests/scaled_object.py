@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from outrider.api.defaults import Resolved
@@ -14,6 +15,13 @@ COOLDOWN_S = 300
 UP_PERIOD_S = 60  # a replica that was asked for must be given time to show in the load per replica
 FAILURES_BEFORE_FALLBACK = 3
 WAKE_TARGET = 1_000_000_000  # above any number of requests
+KEEP = "autoscaling.keda.sh/paused-scale-in"
+"""KEDA's annotation by which no replica is taken away; it goes on to add some, and to wake."""
+
+
+def keeps(live: Mapping[str, Any]) -> bool:
+    """Whether KEDA may take no replica away by a ScaledObject as it is."""
+    return bool(live["metadata"].get("annotations", {}).get(KEEP) == "true")
 
 
 def waiting_target(requests_per_replica: int) -> int:
@@ -31,18 +39,19 @@ def scaled_object(
     polling_s: int,
     stabilization_s: int,
     most: int | None = None,
+    keep: bool = False,
 ) -> Manifest:
     """The ScaledObject; ``target`` is in requests in flight per replica, ``prometheus_url`` the store as KEDA reaches
     it, ``polling_s`` the HPA's own period, so that cached values are never older than one decision, ``stabilization_s``
     the look back before a replica is given up, ``most`` the replicas that there may be now, at least 1, where that is
-    less than the resource says.
+    less than the resource says. ``keep`` forbids KEDA to take replicas away.
 
     Targets are whole numbers. The order of triggers is part of the metrics' names and must never change; append only.
     """
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": metadata(resource, resource.name),
+        "metadata": metadata(resource, resource.name) | ({"annotations": {KEEP: "true"}} if keep else {}),
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": resource.name},
             "minReplicaCount": settings.min_replicas,

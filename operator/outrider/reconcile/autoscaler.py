@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from outrider.api.conditions import Condition
+from outrider.manifests import scaled_object
 from outrider.reconcile import children
 from outrider.reconcile.neighbours import Neighbours
 from outrider.reconcile.registry import Service
@@ -41,6 +43,24 @@ def ambiguous(service: Service) -> bool:
     """Whether our HPA stands still because its pods have another one too."""
     hpa = service.children.get(f"HorizontalPodAutoscaler/{hpa_name(service.key[1])}", {})
     return any(one.get("reason") == "AmbiguousSelector" for one in hpa.get("status", {}).get("conditions") or ())
+
+
+def keeps_last(service: Service, metrics: Condition) -> bool:
+    """Whether KEDA must be told to take no replica of a service that may sleep, since it cannot know that nothing asks;
+    ``metrics`` is the condition MetricsAvailable.
+
+    While triggers fail KEDA keeps the last replica, but not always (2.21, `getScalerState`): a question of the HPA that
+    fails too closes the scalers, and a look under way then counts all that they said, errors too, as nothing at all,
+    which is no error, and no load.
+    """
+    ours = service.children.get(f"ScaledObject/{service.key[1]}")
+    if service.resolved is None or service.resolved.idle_after_s is None:
+        return False
+    if metrics.reason == "NotAskedYet":
+        return ours is not None and scaled_object.keeps(ours)
+    states = {} if ours is None else {one["type"]: one for one in ours.get("status", {}).get("conditions") or ()}
+    fails = bool(service.ready_pods) and states.get("Ready", {}).get("reason") == "TriggerError"
+    return fails or (metrics.status == "False" and metrics.reason != "NoReadyEngine")
 
 
 def hpa_name(service: str) -> str:

@@ -207,7 +207,7 @@ class ObjectsPass:
         keda: bool,
     ) -> None:
         """Apply all children, those first that others wait for."""
-        settings, state = self._neighbours.settings, one.state
+        settings, state, meta = self._neighbours.settings, one.state, one.body["metadata"]
         assert state is not None
         await children.read_admin_key(one, self._neighbours, make=True)
         document = config_maps.schedule(resource, state.generation, state.schedule, settings.lease_s)
@@ -237,6 +237,7 @@ class ObjectsPass:
                 polling_s=settings.keda_polling_interval_s,
                 stabilization_s=look_back_s(resource.spec, resolved, one.cold_start_s),
                 most=most,
+                keep=autoscaler.keeps_last(one, status.metrics(one, meta["generation"], self._neighbours.clock())),
             )
             access = StoreAccess(settings.keda_trigger_authentication, settings.auth_modes, settings.prometheus_headers)
             with contextlib.suppress(NotFound):  # their definition went a moment ago; the next look tells

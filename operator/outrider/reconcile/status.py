@@ -162,7 +162,7 @@ def _conditions(
         found = [
             conditions.ready(fault, engine, generation),
             engine,
-            _metrics(service, generation, now_s),
+            metrics(service, generation, now_s),
             _autoscaling(service, resolved, keda, fault, generation),
         ]
     if service.state is not None and resolved.mode != "Off":
@@ -202,7 +202,8 @@ def _conditions(
     return [*found, *(one for one in optional if one is not None)]
 
 
-def _metrics(service: Service, generation: int, now_s: float) -> Condition:
+def metrics(service: Service, generation: int, now_s: float) -> Condition:
+    """Whether decisions have data now."""
     ready_s = [pod.ready_since_s for pod in service.ready_pods]
     ready_for_s = max((now_s - (now_s if since_s is None else since_s) for since_s in ready_s), default=None)
     period_s = 0.0 if service.config is None else service.config.period_s

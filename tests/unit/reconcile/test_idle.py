@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from outrider.errors import Unreachable
+from outrider.manifests.scaled_object import keeps
 from tests.testbed.kstatus import verdict
 
 from .builders import World, pod
@@ -88,3 +90,67 @@ async def test_another_mode_does_not_leave_it_asleep_by_mistake(changes: dict[st
 async def test_none_where_none_may_be_is_no_sleep() -> None:
     world = await at(0, {"spec.autoscaling": {"minReplicas": 1, "maxReplicas": 4}})
     assert states(world)["Ready"][0] == "False"
+
+
+class TestWhatKedaCannotKnow:
+    """KEDA may lose a trigger's error and take it for silence: it then takes the last replica away."""
+
+    async def test_while_prometheus_is_gone_it_may_take_none_away(self) -> None:
+        world = await awake()
+        assert not keeps(scaled_object(world))
+        world.metrics.error = GONE
+        await world.control.run()
+        await world.settle()
+        assert keeps(scaled_object(world))
+        world.metrics.error = None
+        await world.control.run()
+        await world.settle()
+        assert not keeps(scaled_object(world))
+
+    @pytest.mark.parametrize(
+        ("pods", "kept"),
+        [
+            pytest.param([pod()], True, id="an engine serves: its triggers should have an answer"),
+            pytest.param([pod(ready=False)], False, id="none serves: they have none"),
+        ],
+    )
+    async def test_while_its_own_questions_fail_it_may_take_none_away(self, pods: list[Any], kept: bool) -> None:
+        world = await at(1)
+        world.see(*pods)
+        await world.control.run()
+        failing = {"conditions": [{"type": "Ready", "status": "False", "reason": "TriggerError"}]}
+        world.kube.edit("ScaledObject", "chat", {"status": failing}, manager="keda")
+        await world.settle()
+        assert keeps(scaled_object(world)) is kept
+
+    async def test_a_new_process_leaves_it_as_it_is_until_it_has_asked_itself(self) -> None:
+        world = await awake()
+        world.metrics.error = GONE
+        await world.control.run()
+        await world.settle()
+        world.restart()
+        await world.settle()
+        assert keeps(scaled_object(world))
+
+    async def test_where_one_always_runs_it_is_free(self) -> None:
+        world = await awake({"spec.autoscaling": {"minReplicas": 1, "maxReplicas": 4}})
+        world.metrics.error = GONE
+        await world.control.run()
+        await world.settle()
+        assert not keeps(scaled_object(world))
+
+
+GONE = Unreachable("PrometheusUnreachable", "Prometheus does not answer")
+
+
+async def awake(changes: dict[str, Any] = IDLE) -> World:
+    """A service with one engine that serves, and metrics that have just begun to come."""
+    world = await at(1, changes)
+    world.see(pod())
+    await world.control.run()
+    await world.settle()
+    return world
+
+
+def scaled_object(world: World) -> dict[str, Any]:
+    return dict(world.kube.live("ScaledObject", "chat"))
