@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import aiohttp
 
+from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
 from tests.testbed.service import ServiceView
 
@@ -46,7 +48,8 @@ class Load:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
             workers = [asyncio.create_task(self._worker(session, number)) for number in range(self._concurrency)]
             while not self._stop.is_set():
-                self._addresses = await asyncio.to_thread(self._view.ready_addresses)
+                with suppress(ApiError):  # goes on with those that it knows
+                    self._addresses = await asyncio.to_thread(self._view.ready_addresses)
                 await asyncio.sleep(0.5)
             for worker in workers:
                 worker.cancel()
@@ -70,6 +73,6 @@ class Load:
                 async with session.post(f"http://{address}:8000/v1/completions", json=body) as answer:
                     await answer.read()
                     self.outcomes[str(answer.status)] += 1
-            except aiohttp.ClientError as error:
+            except (aiohttp.ClientError, TimeoutError) as error:
                 self.outcomes[type(error).__name__] += 1
                 await asyncio.sleep(0.2)

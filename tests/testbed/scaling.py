@@ -14,6 +14,7 @@ from tests.testbed import operator
 from tests.testbed.cluster import Cluster
 from tests.testbed.pages import Pages
 from tests.testbed.service import ServiceView
+from tests.testbed.startup import TIMEOUT_S
 from tests.testbed.store import Store
 
 MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
@@ -86,20 +87,20 @@ def scale_to(view: ServiceView, number: int, **changes: Any) -> None:
     wait(view, "AutoscalingReady", "True", "Scaling")
 
 
-def wait(view: ServiceView, type_: str, *expected: str, timeout_s: float = 90) -> None:
-    """Wait for status, and reason where one is given, of a condition."""
+def wait(view: ServiceView, type_: str, *expected: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Wait for status, and reason where one is given, of a condition, by a pass that has seen the last edit."""
     what = f"{type_} {' '.join(expected)}"
-    view.cluster.wait_until(what, lambda: view.condition(type_)[: len(expected)] == expected, timeout_s)
+    view.cluster.wait_until(what, lambda: view.is_told(type_, *expected), timeout_s)
 
 
-def serve(view: ServiceView, number: int, timeout_s: float = 90) -> None:
+def serve(view: ServiceView, number: int) -> None:
     """Wait for so many engines that serve."""
-    view.cluster.wait_until(f"{number} engines", lambda: len(view.ready_addresses()) == number, timeout_s)
+    view.cluster.wait_until(f"{number} engines", lambda: len(view.ready_addresses()) == number)
 
 
-def wait_replicas(view: ServiceView, number: int, timeout_s: float = 90) -> None:
+def wait_replicas(view: ServiceView, number: int) -> None:
     """Wait for the number that the Deployment has."""
-    view.cluster.wait_until(f"{number} replicas", lambda: replicas(view) == number, timeout_s)
+    view.cluster.wait_until(f"{number} replicas", lambda: replicas(view) == number)
 
 
 def replicas(view: ServiceView) -> int:

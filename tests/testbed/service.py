@@ -16,6 +16,7 @@ import yaml
 from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
 from tests.testbed.errors import ClusterError
+from tests.testbed.startup import TIMEOUT_S
 
 PATHS = {
     "configmap": "/api/v1/namespaces/{}/configmaps",
@@ -75,7 +76,17 @@ class ServiceView:
                 return one["status"], one["reason"]
         return "", ""
 
-    def says(self, kind: str, words: str, timeout_s: float = 60) -> None:
+    def is_told(self, kind: str, *expected: str) -> bool:
+        """Whether a condition has this status, and this reason where one is given, of the resource as it is now: what
+        status said before the last edit does not count."""
+        body = self.resource()
+        status = body.get("status", {})
+        if not body or status.get("observedGeneration") != body["metadata"]["generation"]:
+            return False
+        told = [(one["status"], one["reason"]) for one in status.get("conditions", []) if one["type"] == kind]
+        return any(one[: len(expected)] == expected for one in told)
+
+    def says(self, kind: str, words: str, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until the message of a condition has these words. It may come after status and reason: what explains a
         state is not looked at as often as the state."""
 
@@ -108,13 +119,13 @@ class ServiceView:
         secret = self.get("secret", f"{self.name}-admin")
         key = base64.b64decode(secret["data"]["key"]).decode().split()[0]
         request = urllib.request.Request(f"http://{address}:8001/schedule", headers={"Authorization": f"Bearer {key}"})
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             document: dict[str, Any] = json.load(answer)
         return document
 
     def drafted_per_position(self, address: str) -> builtins.list[float]:
         """The engine's counters of drafts by position."""
-        with urllib.request.urlopen(f"http://{address}:8000/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}:8000/metrics", timeout=TIMEOUT_S) as answer:
             text = answer.read().decode()
         found = re.findall(r'^outrider_engine_draft_tokens_per_pos_total\{.*position="(\d+)"\} (\S+)$', text, re.M)
         return [float(value) for _, value in sorted(found, key=lambda one: int(one[0]))]
@@ -127,6 +138,6 @@ class ServiceView:
     def memory(self) -> dict[str, Any]:
         """The operator's memory document; a new service has none before its first control pass."""
         name = f"{self.name}-memory"
-        self.cluster.wait_until(f"ConfigMap {name}", lambda: bool(self.get("configmap", name)), 20)
+        self.cluster.wait_until(f"ConfigMap {name}", lambda: bool(self.get("configmap", name)))
         document: dict[str, Any] = json.loads(self.get("configmap", name)["data"]["memory.json"])
         return document
