@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.testbed import operator, rights
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.keda import API_SERVICE
 from tests.testbed.load import Load
+from tests.testbed.scaling import hpa, replicas, scale, serve, wait
 from tests.testbed.service import ServiceView
+from tests.testbed.startup import TIMEOUT_S
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DEFINITION = "scaledobjects.keda.sh"
 SCALING = ("True", "Scaling")
 
@@ -31,10 +29,7 @@ def view(start_cluster: StartCluster) -> Iterator[ServiceView]:
     operator.start(cluster)
     cluster.kubectl("create", "namespace", "ml")
     found = ServiceView(cluster, "ml", "chat")
-    manifest: dict[str, Any] = yaml.safe_load((EXAMPLES / "01-minimal.yaml").read_text())
-    manifest["metadata"]["namespace"] = "ml"
-    manifest["spec"]["autoscaling"] = {"minReplicas": 1, "maxReplicas": 4}
-    found.apply(manifest)
+    scale(found, {"minReplicas": 1, "maxReplicas": 4})
     until(found, SCALING)
     yield found
     operator.stop(cluster)
@@ -42,12 +37,14 @@ def view(start_cluster: StartCluster) -> Iterator[ServiceView]:
 
 def until(view: ServiceView, expected: tuple[str, str]) -> None:
     """Wait for status and reason of AutoscalingReady; whatever they are, the service answers."""
-    view.cluster.wait_until(f"AutoscalingReady {expected}", lambda: view.condition("AutoscalingReady") == expected, 120)
-    assert view.condition("Ready") == ("True", "EnginesServe")
+    wait(view, "AutoscalingReady", *expected)
+    wait(view, "Ready", "True", "EnginesServe")
 
 
-def replicas(view: ServiceView) -> int:
-    return int(view.get("deployment")["spec"]["replicas"])
+def bounds(view: ServiceView) -> tuple[int, int]:
+    """Fewest and most replicas, by the HPA."""
+    spec = hpa(view)["spec"]
+    return spec["minReplicas"], spec["maxReplicas"]
 
 
 def stored(cluster: Cluster, kind: str, name: str) -> str:
@@ -72,7 +69,7 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
     """KEDA goes on to call its ScaledObject ready, and does not fall back (kedacore/keda#6475)."""
     cluster = view.cluster
     with Load(cluster, "ml", "chat", concurrency=96, acceptance=0.8):
-        cluster.wait_until("more replicas", lambda: replicas(view) > 1, 90)
+        cluster.wait_until("more replicas", lambda: replicas(view) > 1)
         kept = stored(cluster, "apiservice", API_SERVICE)
         other = '{"spec": {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}}}'
         cluster.kubectl("patch", "apiservice", API_SERVICE, "--type=merge", "-p", other)
@@ -137,11 +134,15 @@ def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceVie
     guard="reconcile/objects.py:ObjectsPass._keda",
 )
 def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them(view: ServiceView) -> None:
-    cluster, before = view.cluster, replicas(view)
+    cluster = view.cluster
+    scale(view, {"minReplicas": 2, "maxReplicas": 2})  # the HPA may be giving up what a load before had made it ask for
+    serve(view, 2)
+    cluster.wait_until("bounds of the HPA", lambda: bounds(view) == (2, 2))
+    until(view, SCALING)
     kept = stored(cluster, "crd", DEFINITION)
-    cluster.kubectl("delete", "crd", DEFINITION, "--timeout=60s")
+    cluster.kubectl("delete", "crd", DEFINITION, f"--timeout={TIMEOUT_S:.0f}s")
     until(view, ("False", "KEDAMissing"))
-    assert replicas(view) == before
+    assert replicas(view) == 2
     cluster.kubectl("create", "-f", "-", input=kept)
     cluster.wait_for_definition(DEFINITION)
     until(view, SCALING)
