@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,8 @@ class Store:
         self.url = f"http://127.0.0.1:{port}"
         self.empty = False
         """Answer every query as if nothing had ever been scraped."""
+        self.cuts_after_s: float | None = None
+        """Take requests, and cut the connection after so long, without an answer."""
         self._behind, self._port = prometheus_url, port
         self._server: ThreadingHTTPServer | None = None
 
@@ -65,6 +68,9 @@ class Store:
                 pass
 
             def _answer(self, body: bytes | None) -> None:
+                if store.cuts_after_s is not None:
+                    time.sleep(store.cuts_after_s)
+                    return
                 status, text = (200, EMPTY) if store.empty else store.ask(self.path, body, self.headers["Content-Type"])
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")

@@ -7,9 +7,11 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from outrider.manifests.scaled_object import keeps
 from tests.failures import Failure
 from tests.testbed import kstatus
 from tests.testbed.alerting import alerted, quiet
@@ -38,11 +40,13 @@ from tests.testbed.scaling import (
     wait_replicas,
 )
 from tests.testbed.service import ServiceView
+from tests.testbed.startup import TIMEOUT_S
 from tests.testbed.store import Store
 
 REQUEST_TIMEOUT_S = 15.0
 """Of the API server; a real one waits four times as long for each metric of a KEDA that does not answer."""
-SLEEPY = {
+BUDGET = {"startup": {"budgetSeconds": 60}}
+SLEEPY: dict[str, Any] = {
     "minReplicas": 0,
     "maxReplicas": 4,
     "idle": {"afterSeconds": 5, "wakeQuery": 'sum(gateway_requests{service="sleepy"})'},
@@ -72,7 +76,7 @@ def scene(start_cluster: StartCluster) -> Iterator[Scene]:
         outrider_behind(store, cluster),
     ):
         gateway.requests["sleepy"] = 1
-        scale(create(cluster, "sleepy"), SLEEPY, startup={"budgetSeconds": 60})
+        scale(create(cluster, "sleepy"), SLEEPY, **BUDGET)
         yield Scene(cluster, store, gateway)
 
 
@@ -119,7 +123,7 @@ def test_c20_a_blind_and_then_absent_prometheus_costs_no_replica(
             wait(chat, "MetricsAvailable", "False", "PrometheusUnreachable")
             time.sleep(GONE_BY_NOW_S)
             assert chat.status()["tuning"]["schedule"] == schedule
-            assert chat.condition("Ready")[0] == "True"
+            wait(chat, "Ready", "True")
         finally:
             store.empty = False
             if not store.listens:
@@ -192,7 +196,7 @@ def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(
     """A target that moves meanwhile is taken up then."""
     cluster = scene.cluster
     asking = trigger("load", 'sum(gateway_requests{service="busy"})')
-    scene.gateway.requests["busy"] = 3
+    scene.gateway.holds("busy", 3)
     scale(chat, {"minReplicas": 1, "maxReplicas": 6, "triggers": [asking]})
     serve(chat, 3)
     wait(chat, "AutoscalingReady", "True", "Scaling")
@@ -200,20 +204,20 @@ def test_while_kedas_operator_is_gone_no_replica_goes_and_its_return_is_enough(
     with Numbers(cluster, chat.namespace, "chat") as numbers:
         cluster.stop_process("keda-operator", signal.SIGKILL)
         try:
-            scene.gateway.requests["busy"] = 0
+            scene.gateway.holds("busy", 0)
             changed = {"minReplicas": 1, "maxReplicas": 6, "triggers": [asking], "kvCacheTargetPercent": 60}
             scale(chat, changed)
-            wait(chat, "AutoscalingReady", "False", "HPAInactive", timeout_s=240)
+            wait(chat, "AutoscalingReady", "False", "HPAInactive", timeout_s=2 * TIMEOUT_S)
             chat.says("AutoscalingReady", "KEDA's operator")
             alerted(chat, failure.alerts)
             time.sleep(GONE_BY_NOW_S)
             assert set(numbers.seen) == {3}
             assert "60" not in hpa_targets(chat)
         finally:
-            scene.gateway.requests["busy"] = 3
+            scene.gateway.holds("busy", 3)  # or KEDA, on its return, would see that nobody asks
             cluster.restart_process("keda-operator")
-        wait(chat, "AutoscalingReady", "True", "Scaling", timeout_s=120)
-        cluster.wait_until("new target", lambda: "60" in hpa_targets(chat), 30)
+        wait(chat, "AutoscalingReady", "True", "Scaling")
+        cluster.wait_until("new target", lambda: "60" in hpa_targets(chat))
         scene.gateway.requests["busy"] = 4
         serve(chat, 4)
         assert sorted(set(numbers.seen)) == [3, 4]
@@ -228,7 +232,7 @@ def test_none_runs_while_nothing_asks_and_a_request_at_the_gateway_wakes_one(sce
     uid = sleepy.get("scaledobject")["metadata"]["uid"]
     for _ in range(2):
         asked["sleepy"] = 0
-        wait(sleepy, "Ready", "True", "Idle", timeout_s=120)
+        wait(sleepy, "Ready", "True", "Idle")
         assert replicas(sleepy) == 0
         assert kstatus.verdict(sleepy.resource()) == "Current"
         time.sleep(10.0)  # three polls of KEDA, with engine triggers that have no answer
@@ -248,28 +252,40 @@ def test_none_runs_while_nothing_asks_and_a_request_at_the_gateway_wakes_one(sce
     replicas="what runs stays, what sleeps sleeps on",
     conditions=["Ready True Idle"],
     ends="with the first answer",
-    guard="manifests/scaled_object.py:_rest",
+    guard="reconcile/autoscaler.py:keeps_last",
 )
 def test_without_prometheus_one_that_sleeps_sleeps_on_and_the_last_one_that_runs_stays(
     scene: Scene, sleepy: ServiceView
 ) -> None:
-    asked, store = scene.gateway.requests, scene.store
+    """A store that takes a second to fail lets KEDA lose nearly every failure, and one that refuses only some."""
+    cluster, store = scene.cluster, scene.store
     try:
-        asked["sleepy"] = 1
+        scene.gateway.holds("sleepy", 1)
+        rest(sleepy, 600)  # longer than the operator may take to see that the store fails
+        wait(sleepy, "AutoscalingReady", "True", "Scaling")
         serve(sleepy, 1)
-        with Numbers(scene.cluster, "sleepy", "chat") as numbers:
-            store.close()
-            asked["sleepy"] = 0
+        with Numbers(cluster, "sleepy", "chat") as numbers:
+            store.cuts_after_s = 1.0
+            cluster.wait_until("word to keep replicas", lambda: keeps(sleepy.get("scaledobject")))
+            rest(sleepy, SLEEPY["idle"]["afterSeconds"])
+            scene.gateway.holds("sleepy", 0)
             time.sleep(15.0)  # three times as long as it would run without a request
             assert set(numbers.seen) == {1}
-            store.open()
-            wait(sleepy, "Ready", "True", "Idle", timeout_s=120)
+            store.cuts_after_s = None
+            wait(sleepy, "Ready", "True", "Idle")
             store.close()
-            asked["sleepy"] = 1
+            scene.gateway.holds("sleepy", 1)
             time.sleep(10.0)
             assert numbers.seen[-1] == 0
-            assert sleepy.condition("Ready") == ("True", "Idle")
+            wait(sleepy, "Ready", "True", "Idle")
     finally:
+        store.cuts_after_s = None
         if not store.listens:
             store.open()
     serve(sleepy, 1)
+
+
+def rest(view: ServiceView, after_s: int) -> None:
+    """Have the service fall asleep after another time without a request, and wait until KEDA has been told."""
+    scale(view, SLEEPY | {"idle": SLEEPY["idle"] | {"afterSeconds": after_s}}, **BUDGET)
+    view.cluster.wait_until("cooldown", lambda: view.get("scaledobject")["spec"]["cooldownPeriod"] == after_s)
