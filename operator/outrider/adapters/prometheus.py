@@ -26,7 +26,7 @@ from outrider.adapters.prometheus_access import Access
 from outrider.core import engine_metrics as names
 from outrider.core.glance import GLANCED
 from outrider.core.revisions import processes
-from outrider.core.series import Series
+from outrider.core.series import MAX_SKEW_S, Series
 from outrider.errors import AccessDenied, Malformed, MetricsError
 
 ServiceKey = tuple[str, str]
@@ -37,8 +37,6 @@ Row = tuple[dict[str, str], tuple[tuple[float, float], ...]]
 NOBODY = Access()
 TIMEOUT_S = 10
 """Shorter than a control period: a slow answer costs one period, not two."""
-MAX_SKEW_S = 30.0
-"""As old as the newest sample may be: to us, samples of a clock so far away are no younger."""
 SERVICE_LABEL = "serving_outrider_dev_service"
 TRACK_LABEL = processes.TRACK
 

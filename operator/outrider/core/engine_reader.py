@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,9 +122,17 @@ class EngineReader:
         values = [value for _, value in gauge(self.family(aliases), self._since_s, self._until_s)]
         return sum(values) / len(values) if values else None
 
-    def last(self, aliases: Sequence[str]) -> float | None:
-        """Newest value of a gauge, of the window or before; None without any."""
-        samples = self._history(aliases)
+    @property
+    def begins_s(self) -> float:
+        """Time of the oldest sample that a rise rests on, by the counter that every engine has: the last at or before
+        the window's begin, or else the first."""
+        found = [one.samples for one in self.family(names.GENERATION_TOKENS)]
+        after = (self._since_s, float("inf"))
+        return min(samples[max(0, bisect_right(samples, after) - 1)][0] for samples in found)
+
+    def last(self, aliases: Sequence[str], since_s: float = float("-inf")) -> float | None:
+        """Newest value of a gauge after ``since_s``; None without any."""
+        samples = gauge(self.family(aliases), since_s, self._until_s)
         return samples[-1][1] if samples else None
 
     def label_product(self, aliases: Sequence[str], *labels: str) -> float | None:
@@ -158,9 +167,6 @@ class EngineReader:
             f"{self}: {running:.0f} running and {waiting:.0f} waiting requests, but nothing moved in the last "
             f"{STALE_SCRAPES} scrapes",
         )
-
-    def _history(self, aliases: Sequence[str]) -> Samples:
-        return gauge(self.family(aliases), float("-inf"), self._until_s)
 
     def _newest(self, aliases: Sequence[str]) -> list[Samples]:
         """The last scrapes of each series that still tells; each replica of a store has its own, at its own moments."""

@@ -18,7 +18,7 @@ from outrider.core.ended import Ended, read_ended
 from outrider.core.engine_reader import EngineKey, EngineReader, EngineSeries, in_order, whole
 from outrider.core.histogram import Histogram, read_histogram
 from outrider.core.series import Missing, Series
-from outrider.core.steps import StepCell, read_cells
+from outrider.core.steps import StepCell, Steps, decode_steps, read_cells, read_steps
 
 __all__ = [
     "EngineWindow",
@@ -48,6 +48,10 @@ class EngineWindow:
     """Fraction, 0 to 1."""
     kv_cache_tokens: float | None
     schedule_generation: int | None
+    since_s: float = 0.0
+    """Time of the oldest sample that this rests on."""
+    steps: Mapping[int, float] = field(default_factory=dict)
+    """Those without prefill by K, where our plugin counts them."""
 
     @property
     def in_flight(self) -> float:
@@ -266,10 +270,11 @@ def _merge(
             drafted[position] += count
     depth = 1 + max((position for position, count in drafted.items() if count > 0), default=-1)
     draft_tokens = total(names.NUM_DRAFT_TOKENS)
+    counted = [read_steps(reader) for reader in readers]
     return Observation(
         since_s=since_s,
         until_s=until_s,
-        engines=tuple(_window(reader) for reader in readers),
+        engines=tuple(map(_window, readers, counted)),
         num_drafts=total(names.NUM_DRAFTS),
         num_draft_tokens=draft_tokens,
         num_accepted_tokens=min(total(names.NUM_ACCEPTED_TOKENS), draft_tokens),
@@ -278,7 +283,7 @@ def _merge(
         generation_tokens=total(names.GENERATION_TOKENS),
         prompt_tokens=total(names.PROMPT_TOKENS),
         num_preemptions=total(names.NUM_PREEMPTIONS),
-        cells=read_cells(readers),
+        cells=read_cells(readers, counted),
         tpot=read_histogram(readers, names.TPOT),
         ttft=read_histogram(readers, names.TTFT),
         ended=read_ended(readers),
@@ -286,8 +291,9 @@ def _merge(
     )
 
 
-def _window(reader: EngineReader) -> EngineWindow:
-    generation, kv_cache_usage = reader.last(names.SCHEDULE_GENERATION), reader.mean(names.KV_CACHE_USAGE)
+def _window(reader: EngineReader, steps: Steps) -> EngineWindow:
+    since_s, kv_cache_usage = reader.begins_s, reader.mean(names.KV_CACHE_USAGE)
+    generation = reader.last(names.SCHEDULE_GENERATION, since_s)
     return EngineWindow(
         pod=reader.key[0],
         engine=reader.key[1],
@@ -296,6 +302,8 @@ def _window(reader: EngineReader) -> EngineWindow:
         kv_cache_usage=None if kv_cache_usage is None else min(1.0, kv_cache_usage),
         kv_cache_tokens=reader.label_product(names.CACHE_CONFIG, "num_gpu_blocks", "block_size"),
         schedule_generation=None if generation is None else int(generation),
+        since_s=since_s,
+        steps=decode_steps(steps),
     )
 
 

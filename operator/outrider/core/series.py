@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+MAX_SKEW_S = 30.0
+"""As far as the clock of whoever dates samples may be from ours, and as old as the newest sample may be: to us, samples
+of a clock so far away are no younger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

@@ -10,6 +10,8 @@ from outrider.core import engine_metrics as names
 from outrider.core.engine_reader import EngineReader, whole
 
 _Key = tuple[int, int, bool]
+Steps = Mapping[_Key, float]
+"""Their number by batch bucket, K and whether they also ran prefill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +38,35 @@ class StepCell:
         return self.seconds / self.steps
 
 
-def read_cells(readers: Sequence[EngineReader]) -> tuple[StepCell, ...]:
-    """The cells of all engines, added up, in ascending order; those without steps are left out."""
-    steps = _sums(readers, names.STEPS, None)
-    moving = {key for key, count in steps.items() if count > 0}  # of all that an engine ever counted, a few
-    seconds, requests = (_sums(readers, aliases, moving) for aliases in (names.STEP_SECONDS, names.STEP_REQUESTS))
+def read_steps(reader: EngineReader) -> Steps:
+    """The steps of one engine by cell, of all that it ever counted the few that moved."""
+    return {key: rise for key, rise in reader.increases(names.STEPS, _key).items() if rise > 0}
+
+
+def decode_steps(steps: Steps) -> dict[int, float]:
+    """Those that ran no prefill, by K."""
+    found: dict[int, float] = defaultdict(float)
+    for (_, k, mixed), count in steps.items():
+        if not mixed:
+            found[k] += count
+    return dict(found)
+
+
+def read_cells(readers: Sequence[EngineReader], counted: Sequence[Steps]) -> tuple[StepCell, ...]:
+    """The cells of all engines, added up, in ascending order; ``counted`` are their steps."""
+    steps: dict[_Key, float] = defaultdict(float)
+    for one in counted:
+        for key, rise in one.items():
+            steps[key] += rise
+    seconds, requests = (_sums(readers, aliases, steps) for aliases in (names.STEP_SECONDS, names.STEP_REQUESTS))
     return tuple(
         StepCell(*key, steps[key], seconds[key], requests[key])
-        for key in sorted(moving)
+        for key in sorted(steps)
         if seconds.get(key, 0.0) > 0 and requests.get(key, 0.0) > 0
     )
 
 
-def _sums(
-    readers: Sequence[EngineReader], aliases: Sequence[str], wanted: Collection[_Key] | None
-) -> dict[_Key, float]:
+def _sums(readers: Sequence[EngineReader], aliases: Sequence[str], wanted: Collection[_Key]) -> dict[_Key, float]:
     sums: dict[_Key, float] = defaultdict(float)
     for reader in readers:
         for key, rise in reader.increases(aliases, _key, wanted=wanted).items():

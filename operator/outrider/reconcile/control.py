@@ -163,7 +163,7 @@ class ControlPass:
             self._catch_up(service, series.get(service.key, []), attention.stood_s, now_s)
         window, increment = self._observe(service, series, now_s)
         if not isinstance(window, Missing):
-            delivery.check(service, window, self._neighbours)
+            delivery.check(service, window)
         outcome = control(service.config, service.state, window, increment, now_s)
         service.outcome, service.state = outcome, outcome.state
         self._attentions.judged(service, outcome, window, now_s)

@@ -15,7 +15,7 @@ from functools import reduce
 
 from outrider import telemetry
 from outrider.adapters.engine import Acknowledgement
-from outrider.core.obedience import disobedient
+from outrider.core.obedience import judge
 from outrider.core.observation import Observation
 from outrider.core.state import ControllerState
 from outrider.errors import (
@@ -61,17 +61,20 @@ def due(service: Service, now_s: float, lease_s: int) -> list[EnginePod]:
     return pods
 
 
-def check(service: Service, window: Observation, neighbours: Neighbours) -> None:
-    """Take back what engines acknowledged and do not run, and ask them again at the pace of renewals."""
+def check(service: Service, window: Observation) -> None:
+    """Note which engines do not run what they acknowledged, until they are seen to, or acknowledge it anew."""
     assert service.state is not None
-    generation, now_s = service.state.generation, neighbours.clock()
+    generation = service.state.generation
     pods = {pod.name: pod for pod in service.ready_pods if pod.uid in service.acknowledged}
     told = {name: service.acknowledged[pod.uid] for name, pod in pods.items()}
-    for name, why in disobedient(window, told, generation, service.state.schedule).items():
+    for name, why in judge(window, told, generation, service.state.schedule).items():
         pod = pods[name]
+        if not why:
+            service.refusals.pop(pod.uid, None)
+            continue
+        if pod.uid in service.refusals:
+            continue
         telemetry.DELIVERY_FAILURES.labels("Disobedient").inc()
-        del service.acknowledged[pod.uid]
-        service.declined[pod.uid] = (generation, now_s)
         service.refusals[pod.uid] = (
             f"engine {pod.address} acknowledged schedule {generation}, and {why}: restart pod {name}; if it does so"
             " again, report its versions of vLLM and of the runtime plugin"

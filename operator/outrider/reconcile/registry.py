@@ -96,7 +96,7 @@ class Service:
     acknowledged: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By pod UID: the generation that its engine acknowledged, and when."""
     refusals: dict[str, str] = field(default_factory=dict)
-    """By pod UID: why its engine did not take the schedule."""
+    """By pod UID: why its engine did not take the schedule, or does not run what it acknowledged."""
     declined: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By pod UID: the generation that its engine cannot run, and when it said so; asked again at the renewal's pace."""
     recorded: tuple[int, int] | None = None

@@ -255,7 +255,8 @@ def _doubts(warnings: Sequence[str], generation: int) -> list[Condition]:
 
 def _acknowledged(service: Service) -> int:
     wanted = service.state.generation if service.state else None
-    return sum(service.acknowledged.get(pod.uid, (None, 0.0))[0] == wanted for pod in service.ready_pods)
+    believed = (pod.uid for pod in service.ready_pods if pod.uid not in service.refusals)
+    return sum(service.acknowledged.get(uid, (None, 0.0))[0] == wanted for uid in believed)
 
 
 def _replicas(service: Service) -> ReplicaStatus | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,6 +187,31 @@ def test_size_of_the_kv_cache(labels: dict[str, str], expected: float | None) ->
 def test_the_generation_that_an_engine_runs_is_its_last_sample() -> None:
     gauge = series("outrider_engine_schedule_generation", [(5.0, 3.0), (10.0, 4.0)])
     assert seen([*counters({TOKENS: (0, 9)}), gauge]).engines[0].schedule_generation == 4
+
+
+def test_a_generation_from_before_the_window_tells_nothing_of_it() -> None:
+    gauge = series("outrider_engine_schedule_generation", [(-5.0, 3.0)])
+    assert seen([*counters({TOKENS: (0, 9)}), gauge]).engines[0].schedule_generation is None
+
+
+@pytest.mark.parametrize(
+    ("times_s", "since_s"),
+    [
+        pytest.param((-20.0, -4.0, 6.0), -4.0, id="the last sample before the window"),
+        pytest.param((0.0, 6.0), 0.0, id="one at its begin"),
+        pytest.param((2.0, 6.0), 2.0, id="the first in it where there is none before"),
+    ],
+)
+def test_what_an_engine_did_is_counted_from_its_oldest_sample(times_s: tuple[float, ...], since_s: float) -> None:
+    (engine,) = seen([series(TOKENS, [(time_s, 9.0) for time_s in times_s])]).engines
+    assert engine.since_s == since_s
+
+
+def test_an_engine_has_its_own_steps_without_prefill_by_k() -> None:
+    cells = steps(8, 3, "decode", 100, 1, 800) + steps(16, 3, "decode", 50, 1, 800) + steps(8, 3, "mixed", 9, 1, 72)
+    others = [replace(one, labels=dict(one.labels) | {"pod": "chat-b"}) for one in steps(8, 5, "decode", 70, 1, 560)]
+    found = seen([*counters({TOKENS: (0, 9)}), *counters({TOKENS: (0, 9)}, pod="chat-b"), *cells, *others])
+    assert [engine.steps for engine in found.engines] == [{3: 150.0}, {5: 70.0}]
 
 
 def test_process_starts_come_without_an_engine_label_and_split_counters() -> None:

@@ -625,18 +625,11 @@ async def test_a_clock_that_was_ahead_costs_two_periods_and_not_all_that_it_was_
     conditions=["ScheduleApplied False EngineRefused"],
     status="with what its metrics say instead",
     alerts=["OutriderScheduleNotApplied"],
-    ends="at the renewal, a third of the lease later, or with the next generation",
+    ends="when its steps show the schedule; until then it is asked at the renewal, a third of the lease later",
     guard="reconcile/delivery.py:check",
 )
 async def test_an_engine_that_agrees_and_goes_on_as_before_is_found_out(failure: Failure) -> None:
-    world = await serving(pods=2)
-    await world.control.run()
-    for _ in range(4):
-        world.clock.advance(15.0)
-        world.measure(rate=0.7)
-        world.metrics.series[KEY] += [holds("chat-a", 1, world.clock()), holds("chat-b", 2, world.clock())]
-        await world.control.run()
-    await world.reconcile()
+    world = await with_one_that_goes_on()
     *found, message = world.condition("ScheduleApplied") or ()
     assert tuple(found) == failure.condition("ScheduleApplied")
     assert message.startswith(
@@ -647,7 +640,49 @@ async def test_an_engine_that_agrees_and_goes_on_as_before_is_found_out(failure:
     assert world.engines.calls(A) == [1, 2, 3]
 
 
-def holds(pod: str, generation: int, at_s: float) -> Series:
+@pytest.mark.failure("Engines", "acknowledges a schedule and goes on as before")
+@pytest.mark.parametrize(
+    ("generation", "k", "believed"),
+    [
+        pytest.param(2, 5, True, id="it follows: its samples were wrong before"),
+        pytest.param(2, 3, False, id="it holds the schedule and runs another"),
+        pytest.param(1, 5, False, id="another schedule with this K"),
+    ],
+)
+async def test_one_that_is_seen_to_follow_after_all_is_believed_without_being_asked(
+    generation: int, k: int, believed: bool
+) -> None:
+    world = await with_one_that_goes_on()
+    world.clock.advance(30.0)
+    world.measure(rate=0.7, k=5)
+    world.metrics.series[KEY] += [holds(world, "chat-a", generation), steps(world, "chat-a", k)]
+    await world.control.run()
+    await world.reconcile()
+    assert (world.condition("ScheduleApplied") or ())[0] == str(believed)
+    assert world.engines.calls(A) == [1, 2]
+
+
+async def with_one_that_goes_on() -> World:
+    """`chat` with two engines a minute after both acknowledged the second schedule, of which one holds the first."""
+    world = await serving(pods=2)
+    await world.control.run()
+    for _ in range(4):
+        world.clock.advance(15.0)
+        world.measure(rate=0.7)
+        world.metrics.series[KEY] += [holds(world, "chat-a", 1), holds(world, "chat-b", 2)]
+        await world.control.run()
+    await world.reconcile()
+    return world
+
+
+def holds(world: World, pod: str, generation: int) -> Series:
     """The generation that the metrics of an engine tell."""
-    samples = tuple((at_s - 5.0 * step, float(generation)) for step in range(12, -1, -1))
+    samples = tuple((world.clock() - 5.0 * step, float(generation)) for step in range(12, -1, -1))
     return Series(names.SCHEDULE_GENERATION[0], {"pod": pod, "engine": "0"}, samples)
+
+
+def steps(world: World, pod: str, k: int) -> Series:
+    """Decode steps that the metrics of an engine tell."""
+    samples = tuple((world.clock() - 5.0 * step, 1_000.0 - 100.0 * step) for step in range(9, -1, -1))
+    labels = {"batch": "8", "speculative_tokens": str(k), "kind": "decode"}
+    return Series(names.STEPS[0], {"pod": pod, "engine": "0", **labels}, samples)
