@@ -107,7 +107,7 @@ class ProcessTable:
         self._commands[name] = (arguments, environment)
         self._wanted.add(name)
         while (process := self.find(name)) is None:
-            if child.poll() is not None:
+            if child.poll() is not None and self.find(name) is None:  # it may have ended since the look before
                 raise ClusterError(f"{name} did not start: exit status {child.returncode}", f"Its log is {log}.")
             time.sleep(_POLL_S / 10)
         return process

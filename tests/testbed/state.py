@@ -132,5 +132,13 @@ def clean_up() -> None:
             end(state.table)
             discard(state.path)
     ended = [path for path in clusters_folder().glob(f"{RUN_PREFIX}*") if not (path / _STATE_FILE).exists()]
-    for path in sorted(ended, key=lambda path: path.stat().st_mtime)[:-RUNS_KEPT]:
+    for path in sorted(ended, key=_changed_s)[:-RUNS_KEPT]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _changed_s(path: Path) -> float:
+    """When a folder was changed last; one that somebody else has just removed counts as the oldest."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

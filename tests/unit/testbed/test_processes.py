@@ -15,7 +15,7 @@ import pytest
 
 from tests.testbed.errors import ClusterError
 from tests.testbed.places import REPOSITORY
-from tests.testbed.processes import ProcessTable
+from tests.testbed.processes import Process, ProcessTable
 from tests.testbed.slots import claim_slot
 from tests.testbed.state import ClusterState, all_states, clean_up, clusters_folder
 
@@ -24,7 +24,7 @@ SLEEP = ["sleep", "1000"]
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for another process, which no fake clock can hurry."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -59,6 +59,20 @@ def test_a_name_is_not_taken_twice_while_its_process_lives(table: ProcessTable) 
     assert table.restart("sleeper").pid != started.pid
 
 
+def test_one_that_ends_at_once_has_started_all_the_same(table: ProcessTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look for its record and one at its end it may have written the one and come to the other."""
+    find = ProcessTable.find
+
+    def late(self: ProcessTable, name: str) -> Process | None:
+        found = find(self, name)
+        if found is None and name in self._children:
+            self._children[name].wait()
+        return found
+
+    monkeypatch.setattr(ProcessTable, "find", late)
+    assert table.start("brief", ["true"]).name == "brief"
+
+
 def test_a_process_that_does_not_listen_is_killed_in_the_end(table: ProcessTable) -> None:
     stubborn = table.start("stubborn", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
     wait_for(lambda: stubborn.log.read_text() == "ready\n")
@@ -71,7 +85,14 @@ def test_what_a_process_started_ends_with_it(table: ProcessTable) -> None:
     wait_for(lambda: parent.log.read_text().endswith("\n"))
     child = int(parent.log.read_text())
     table.stop([parent])
-    wait_for(lambda: not Path(f"/proc/{child}").exists() or "\nState:\tZ" in Path(f"/proc/{child}/status").read_text())
+
+    def gone() -> bool:
+        try:
+            return "\nState:\tZ" in Path(f"/proc/{child}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    wait_for(gone)
 
 
 def test_a_process_id_used_again_is_not_the_process(table: ProcessTable) -> None:
@@ -170,6 +191,14 @@ def test_abandoned_clusters_are_cleaned_up(cache: Path, owner_lives: bool | None
     assert [state.running for state in all_states()] == [True] * stays
     assert (folder / "logs" / "etcd.log").exists(), "logs stay"
     table.stop(table.alive(), signal.SIGKILL)
+
+
+def test_a_run_whose_logs_somebody_else_removes_meanwhile_is_no_fault(cache: Path) -> None:
+    for index in range(10):
+        (clusters_folder() / f"run-{index:02}").mkdir(parents=True)
+    (clusters_folder() / "run-gone").symlink_to("nowhere")  # listed, and not there when it is looked at
+    clean_up()
+    assert len(list(clusters_folder().glob("run-0*"))) == 10
 
 
 def test_only_the_logs_of_the_last_runs_stay(cache: Path) -> None:
