@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.testbed import slots
+
+BEYOND = slots.first_port(slots.NUMBERS.stop)
+"""The first port after those of all clusters; the last one of the tests too stays below 32768."""
+FEW, WORKERS = 8, 32
+"""Slots that a test has, and processes of pytest-xdist that have other ones."""
 
 # Answers what the local cluster asks of `go`. A build takes FAKE_GO_SECONDS and fails if FAKE_GO_FAILS is its package;
 # each adds a line to FAKE_GO_CALLS.
@@ -32,8 +41,12 @@ else:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The local cluster's cache folder, empty."""
+    """The local cluster's cache folder, empty. Its slots have ports of their own, since their locks are other ones: a
+    look at a port holds it for a moment, which would be in the way of a real cluster that starts just then."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+    monkeypatch.setattr(slots, "NUMBERS", range(slots.NUMBERS.start, slots.NUMBERS.start + FEW))
+    monkeypatch.setattr(slots, "FIRST_PORT", BEYOND + worker % WORKERS * FEW * slots.PORTS_A_SLOT)
     return tmp_path / "cache" / "outrider" / "testbed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ APISERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 def lines(events: list[BuildEvent]) -> list[str]:
     """What a person would have read, without paths and times."""
     shown = [line.partition(";")[0] for event in events if (line := build_line(event)) is not None]
-    return [line.replace(" in 0 s", "").replace(" after 0 s", "") for line in shown]
+    return [re.sub(r" (in|after) [\d.]+ (s|min)", "", line) for line in shown]
 
 
 def test_missing_tools_are_built_in_order_and_then_found(
@@ -90,7 +91,7 @@ def test_builders_at_the_same_time_build_once(cache: Path, go_calls: Path, monke
     monkeypatch.setenv("FAKE_GO_SECONDS", "0.3")
     command = [sys.executable, "-m", "tests.testbed", "build", "--with", "control"]
     builders = [subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL) for _ in range(3)]
-    assert [builder.wait(timeout=30) for builder in builders] == [0, 0, 0]
+    assert [builder.wait(timeout=300) for builder in builders] == [0, 0, 0]
     assert len(go_calls.read_text().splitlines()) == 3
 
 
