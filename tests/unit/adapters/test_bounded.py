@@ -21,7 +21,7 @@ from .test_prometheus import AT_S, LABELS, matrix, other
 MOST_HERE = 1000
 
 
-async def fetch(give: Answer, timeout_s: float = 5.0) -> bytes:
+async def fetch(give: Answer, timeout_s: float = 60.0) -> bytes:
     async with serving(give) as server:
         with BoundedSession(MOST_HERE) as session:
             response = await asyncio.to_thread(session.get, server.url, timeout=timeout_s)

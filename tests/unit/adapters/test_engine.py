@@ -35,7 +35,7 @@ def address() -> str:
 
 
 @asynccontextmanager
-async def engine(give: Answer, timeout_s: float = 5.0) -> AsyncIterator[tuple[EngineAdmin, str, Server]]:
+async def engine(give: Answer, timeout_s: float = 60.0) -> AsyncIterator[tuple[EngineAdmin, str, Server]]:
     """An engine that gives this answer, and a client."""
     where = address()
     client = EngineAdmin(timeout_s=timeout_s)
@@ -46,12 +46,12 @@ async def engine(give: Answer, timeout_s: float = 5.0) -> AsyncIterator[tuple[En
         await client.close()
 
 
-async def put(give: Answer, timeout_s: float = 5.0) -> Acknowledgement:
+async def put(give: Answer, timeout_s: float = 60.0) -> Acknowledgement:
     async with engine(give, timeout_s) as (client, where, _):
         return await client.put_schedule(where, "secret-key", 17, SCHEDULE, 3600)
 
 
-async def refused(give: Answer, timeout_s: float = 5.0) -> tuple[EngineError, str]:
+async def refused(give: Answer, timeout_s: float = 60.0) -> tuple[EngineError, str]:
     """The error that an answer becomes, and its message without the engine's address."""
     async with engine(give, timeout_s) as (client, where, _):
         with pytest.raises(EngineError) as caught:

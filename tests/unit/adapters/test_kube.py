@@ -28,7 +28,7 @@ STORED = {**DEPLOYMENT, "metadata": {"namespace": "ml", "name": "chat", "uid": "
 
 @asynccontextmanager
 async def kube(
-    give: Answer, timeout_s: float = 5.0, may_write: Callable[[], bool] = lambda: True
+    give: Answer, timeout_s: float = 60.0, may_write: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[tuple[Kube, Server]]:
     """A connection to an API server that gives this answer."""
     async with serving(give) as server:

@@ -54,7 +54,7 @@ def first_only(body: Any) -> Answer:
 
 
 async def ask(
-    give: Answer, window_s: float = 40.0, timeout_s: float = 5.0
+    give: Answer, window_s: float = 40.0, timeout_s: float = 60.0
 ) -> tuple[dict[tuple[str, str], list[Series]], Server]:
     async with serving(give) as server:
         return await Prometheus(server.url, timeout_s=timeout_s).engine_series(window_s, AT_S), server

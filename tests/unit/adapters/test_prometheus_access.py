@@ -47,7 +47,7 @@ def file(folder: Path, name: str, content: str = SECRET) -> Path:
 async def ask(give: Answer, access: Access, tls: ssl.SSLContext | None = None, host: str = "") -> Server:
     async with serving(give, tls=tls) as server:
         url = server.url.replace("127.0.0.1", host) if host else server.url
-        await Prometheus(url, access, timeout_s=5.0).engine_series(40.0, AT_S)
+        await Prometheus(url, access, timeout_s=60.0).engine_series(40.0, AT_S)
     return server
 
 

@@ -123,7 +123,7 @@ async def recorded(
     await recorder.prime()
     await recorder.sample("chat")
     running = asyncio.create_task(recorder.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not recorder.changes or recorder.changes[-1].counters_show_k is None:  # noqa: ASYNC110 - a list has no event
             await asyncio.sleep(0)
     running.cancel()

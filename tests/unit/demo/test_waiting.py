@@ -41,7 +41,7 @@ def test_a_build_is_announced_at_once_and_a_labelled_simulation_runs_until_it_en
     screen = Waiting(shown, Scenario())
     screen.report(event("building"))
     assert FIRST_BUILD[:40] in output.getvalue()
-    seen, deadline_s = "", time.monotonic() + 20
+    seen, deadline_s = "", time.monotonic() + 120
     while "service=chat" not in seen and time.monotonic() < deadline_s:
         screen._over.wait(0.05)
         seen += capsys.readouterr().out

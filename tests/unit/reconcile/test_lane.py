@@ -47,7 +47,7 @@ async def test_reads_pass_by_a_full_lane() -> None:
     lane = Lane(kube, width=1)
     writing = [asyncio.create_task(lane.apply(document(number))) for number in range(2)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert await lane.get("v1", "ConfigMap", "ml", "m-7") is None
     kube.go_on.set()
     await asyncio.gather(*writing)

@@ -20,7 +20,7 @@ SPECULATION = {
     "num_speculative_tokens_per_batch_size": TABLE,
 }
 PREFIX = "simulator.outrider.dev/"
-LONGEST_WAIT_S = 10.0
+LONGEST_WAIT_S = 60.0
 
 
 @dataclass

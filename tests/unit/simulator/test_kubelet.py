@@ -6,6 +6,7 @@ import asyncio
 import base64
 import copy
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -248,6 +249,12 @@ async def test_a_removal_that_is_refused_starts_over_with_another_worker(api: Fa
     await api.until(lambda: not api.pods)
 
 
+async def in_flight(session: aiohttp.ClientSession) -> bool:
+    """Whether the engine works at a request."""
+    async with session.get("/metrics") as response:
+        return re.search(r"^vllm:num_requests_running\{.*\} [1-9]", await response.text(), re.M) is not None
+
+
 async def test_a_deleted_pod_lets_its_requests_finish(api: FakeApi) -> None:
     await api.create(pod())
     await api.until(lambda: api.engine().get("ready"))
@@ -259,7 +266,9 @@ async def test_a_deleted_pod_lets_its_requests_finish(api: FakeApi) -> None:
                 return await response.json()
 
         running = asyncio.create_task(complete())
-        await asyncio.sleep(0.1)  # the request is on its way through the socket
+        async with asyncio.timeout(LONGEST_WAIT_S):  # the request is on its way through the socket
+            while not running.done() and not await in_flight(session):
+                pass
         await api.mark_deleted("chat-1", grace_s=90)
         answer = await running
     assert answer["usage"]["completion_tokens"] == 60

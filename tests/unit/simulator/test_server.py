@@ -239,7 +239,7 @@ async def test_a_lease_without_end_is_refused_with_its_name(start: Start) -> Non
 async def test_a_lease_that_runs_out_between_two_looks_is_over_in_the_metrics(start: Start) -> None:
     engine = await start()
     await engine.call("PUT", "/schedule", port="admin", headers=KEY, json=SCHEDULE | {"leaseSeconds": 0.01})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await engine.metric("outrider_engine_schedule_initial") == 0:
             pass
     assert await engine.metric("outrider_engine_schedule_generation") == 4
@@ -279,7 +279,7 @@ async def test_a_client_that_hangs_up_frees_its_place(start: Start) -> None:
     while not engine.live.in_flight:  # noqa: ASYNC110
         await asyncio.sleep(0)
     running.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await engine.live.idle.wait()
     assert engine.live.engine.counters.finished["abort"] == 0  # as in vLLM: nobody is there to be answered
 
