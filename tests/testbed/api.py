@@ -7,6 +7,7 @@ the operator's own client.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -21,7 +22,7 @@ from tests.testbed.errors import ClusterError
 from tests.testbed.pki import Pair
 
 FIELD_MANAGER = "outrider-testbed"
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0  # As long as the API server gives a call: a busy one answers in the end.
 
 
 class ApiError(ClusterError):
@@ -85,7 +86,7 @@ class Api:
             raise ApiError(
                 error.code, f"{method} {path}: {error.code} {error.read().decode(errors='replace')}"
             ) from error
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:  # the latter where it ends in the middle of an answer
             raise ApiError(0, f"{method} {path}: {error}") from error
 
 

@@ -145,7 +145,7 @@ class Stage:
         wish = self.wishes.pop(name)
         self.former[name] = wish.lately
         self.cluster.api.text("DELETE", f"{PATHS['sis'].format(NAMESPACE)}/{name}")
-        self.cluster.wait_until(f"end of {name}", lambda: not wish.view.children(), 60)
+        self.cluster.wait_until(f"end of {name}", lambda: not wish.view.children())
 
     def load(self, name: str, requests: int, acceptance: float) -> None:
         """So many requests in flight from now on."""

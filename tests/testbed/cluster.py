@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tests.testbed import prometheus, startup
 from tests.testbed.api import Api, write_kubeconfig
@@ -45,7 +45,12 @@ from tests.testbed.state import (
 )
 from tests.testbed.tools import KWOK, PROMETHEUS, close_over
 
+PATIENCE_S = 60.0
+"""For a process that was asked to end: longer than any needs, since one that is killed ends with another status."""
+NOTE_LENGTH = 4000
 TOKEN_LIFETIME_S = 7 * 24 * 3600  # A cluster of a workstation may be left up for days.
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +222,7 @@ class Cluster:
         return self._now.table.start(name, arguments, environment)
 
     def stop_process(
-        self, name: str, number: signal.Signals = signal.SIGTERM, *, patience_s: float = 10.0
+        self, name: str, number: signal.Signals = signal.SIGTERM, *, patience_s: float = PATIENCE_S
     ) -> int | None:
         """End one process, of the cluster's own or one started here, and return its exit status.
 
@@ -267,10 +272,12 @@ class Cluster:
             target, layout.server, layout.certificates.authority, f"{namespace}-{name}", {"token": token}
         )
 
-    def wait_for_definition(self, name: str, timeout_s: float = 30) -> None:
-        """Wait until the API server serves a kind; `kubectl wait` ends with an error where there is no status yet."""
+    def wait_for_definition(self, name: str) -> None:
+        """Wait until the API server serves a kind, and kubectl finds it: one that is established is listed a moment
+        later. `kubectl wait` ends with an error where there is no status yet."""
         asked = ("get", "crd", name, "-o", "jsonpath={.status.conditions[?(@.type=='Established')].status}")
-        self.wait_until(f"definition {name}", lambda: self.kubectl(*asked, check=False).stdout == "True", timeout_s)
+        self.wait_until(f"definition {name}", lambda: self.kubectl(*asked, check=False).stdout == "True")
+        self.wait_until(f"kind {name}", lambda: self.kubectl("get", name, "-A", check=False).returncode == 0)
 
     def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float = startup.TIMEOUT_S) -> None:
         """Wait for something to come true on this cluster; ``what`` completes "no ... after 60 s" when it does not.
@@ -279,6 +286,32 @@ class Cluster:
             ClusterError: it did not, or a process of the cluster ended meanwhile.
         """
         startup.wait_until(self._now.table, what, condition, timeout_s)
+
+    def reading(
+        self,
+        what: str,
+        read: Callable[[], Read],
+        wanted: Callable[[Read], bool] = bool,
+        timeout_s: float = startup.TIMEOUT_S,
+    ) -> Read:
+        """Read again and again until something is as it is wanted, and return that reading: what is read once more may
+        be another thing already, such as a series that ends with a scrape that was late.
+
+        Raises:
+            ClusterError: as `wait_until`; its note has the last reading.
+        """
+        found: list[Read] = []
+
+        def seen() -> bool:
+            found[:] = [read()]
+            return wanted(found[0])
+
+        try:
+            self.wait_until(what, seen, timeout_s)
+        except ClusterError as error:
+            error.add_note(f"the last reading: {str(found)[1:-1][-NOTE_LENGTH:]}")
+            raise
+        return found[0]
 
     @property
     def _now(self) -> _Running:

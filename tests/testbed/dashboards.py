@@ -75,7 +75,7 @@ def choices(cluster: Cluster, variable: Variable, variables: Mapping[str, str]) 
 def _get(cluster: Cluster, path: str, asked: Mapping[str, str]) -> Any:
     url = f"{cluster.prometheus_url}/api/v1/{path}?{urllib.parse.urlencode(asked)}"
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return json.load(reply)["data"]
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{error.read().decode()}: {asked}") from error

@@ -13,16 +13,17 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
 from tests.testbed.kwok import ENGINE_LABEL, EVALUATION
 
 PERIOD_S = 0.5
-LONGEST_S = 60.0
+LONGEST_S = 300.0  # Guards against hanging: it takes seconds.
 LAST_WORDS = 2048  # bytes of a log that serve as message
 RESULT = "OUTRIDER_RESULT"
 
@@ -43,11 +44,13 @@ def running(cluster: Cluster) -> Iterator[None]:
 def _watch(cluster: Cluster, end: threading.Event) -> None:
     done = set[str]()
     while not end.wait(PERIOD_S):
-        for pod in cluster.api.get(f"/api/v1/pods?labelSelector={ENGINE_LABEL}={EVALUATION}")["items"]:
-            meta = pod["metadata"]
-            if pod["status"].get("phase") == "Running" and meta["uid"] not in done and "deletionTimestamp" not in meta:
-                done.add(meta["uid"])
-                _end(cluster, pod, *_run(cluster, pod))
+        # A call that fails is made again in the next round, as a kubelet does.
+        with suppress(ApiError):
+            for pod in cluster.api.get(f"/api/v1/pods?labelSelector={ENGINE_LABEL}={EVALUATION}")["items"]:
+                meta, runs = pod["metadata"], pod["status"].get("phase") == "Running"
+                waits = runs and meta["uid"] not in done and "deletionTimestamp" not in meta
+                if waits and _end(cluster, pod, *_run(cluster, pod)):
+                    done.add(meta["uid"])
 
 
 def _run(cluster: Cluster, pod: Mapping[str, Any]) -> tuple[int, str]:
@@ -94,8 +97,8 @@ def _placed(word: str, places: Mapping[str, str]) -> str:
     return word
 
 
-def _end(cluster: Cluster, pod: Mapping[str, Any], status: int, message: str) -> None:
-    """Write what a kubelet writes; a pod that is gone meanwhile needs nothing."""
+def _end(cluster: Cluster, pod: Mapping[str, Any], status: int, message: str) -> bool:
+    """Write what a kubelet writes; whether that was done. A pod that is gone meanwhile needs nothing."""
     (container,), meta, now = pod["spec"]["containers"], pod["metadata"], datetime.now(UTC).strftime("%FT%TZ")
     reason = "Completed" if status == 0 else "Error"
     ended = {"exitCode": status, "reason": reason, "message": message, "startedAt": now, "finishedAt": now}
@@ -107,8 +110,9 @@ def _end(cluster: Cluster, pod: Mapping[str, Any], status: int, message: str) ->
             "containerStatuses": [{**shown, "state": {"terminated": ended}}],
         },
     }
-    cluster.kubectl(
+    done = cluster.kubectl(
         *("patch", "pod", meta["name"], "-n", meta["namespace"], "--subresource=status", "--type=merge"),
         *("-p", json.dumps(patch)),
         check=False,
     )
+    return done.returncode == 0

@@ -17,8 +17,8 @@ def denied(
 ) -> Iterator[None]:
     """A policy that refuses what matches the rule, with this message, for the length of the block.
 
-    The API server takes a policy up a moment after it was written: the block begins when ``attempt``, a command of
-    kubectl's, is refused in a dry run.
+    The API server takes a policy up a moment after it was written, and drops it a moment after it was deleted: the
+    block begins when ``attempt``, a command of kubectl's, is refused in a dry run, and ends when it no longer is.
     """
     text = yaml.safe_dump_all(_policy(namespace, rule, message))
     cluster.kubectl("apply", "-f", "-", input=text)
@@ -32,6 +32,7 @@ def denied(
         yield
     finally:
         cluster.kubectl("delete", "-f", "-", input=text)
+    cluster.wait_until(f"end of the policy {namespace}", lambda: not refused())
 
 
 def _policy(namespace: str, rule: Mapping[str, Any], message: str) -> list[Mapping[str, Any]]:

@@ -7,9 +7,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.testbed import control_plane, keda, kwok, prometheus
 from tests.testbed.api import Api, ApiError, certificate_user, write_kubeconfig
@@ -93,16 +94,11 @@ def _start_keda(layout: Layout, table: ProcessTable, api: Api) -> None:
         f"/api/v1/namespaces/{KEDA_NAMESPACE}",
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEDA_NAMESPACE}},
     )
-    names = []
-    for definition in keda.custom_resources(layout.tools):
-        names.append(definition["metadata"]["name"])
-        api.apply(_definition_path(names[-1]), definition)
+    definitions = list(keda.custom_resources(layout.tools))
+    for definition in definitions:
+        api.apply(_definition_path(definition["metadata"]["name"]), definition)
     # KEDA gives up when its kinds are not served yet.
-    wait_until(
-        table,
-        "KEDA custom resources",
-        lambda: all(_condition(api, _definition_path(name), "Established") for name in names),
-    )
+    wait_until(table, "KEDA custom resources", lambda: all(_served(api, definition) for definition in definitions))
     environment = keda.environment(layout)
     table.start("keda-operator", keda.operator(layout), environment)
     table.start("keda-adapter", keda.adapter(layout), environment)
@@ -140,7 +136,10 @@ def wait_until(table: ProcessTable, what: str, condition: Callable[[], bool], ti
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        refusal = ""
+        late, refusal = (
+            time.monotonic() > deadline,
+            "",
+        )  # asked first: the last look is never before the end of the time
         try:
             if condition():
                 return
@@ -150,7 +149,7 @@ def wait_until(table: ProcessTable, what: str, condition: Callable[[], bool], ti
             if name in INFRASTRUCTURE or name == SIMULATOR:
                 log, status = table.logs / f"{name}.log", table.exit_status(name)
                 raise ClusterError(f"{name} ended with status {status}. The last lines of {log}:\n{last_lines(log)}")
-        if time.monotonic() > deadline:
+        if late:
             raise ClusterError(f"no {what} after {timeout_s:.0f} s{refusal}", f"The logs are in {table.logs}.")
         time.sleep(_POLL_S)
 
@@ -175,6 +174,15 @@ def _condition(api: Api, path: str, kind: str) -> bool:
     # A definition that was just made has no conditions in so many words: null.
     conditions = api.get(path).get("status", {}).get("conditions") or []
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+
+def _served(api: Api, definition: Mapping[str, Any]) -> bool:
+    """Whether a kind is established, and also among those that the API server lists: that comes a moment later."""
+    meta, spec = definition["metadata"], definition["spec"]
+    if not _condition(api, _definition_path(meta["name"]), "Established"):
+        return False
+    listed = [api.get(f"/apis/{spec['group']}/{one['name']}")["resources"] for one in spec["versions"] if one["served"]]
+    return all(any(kind["name"] == spec["names"]["plural"] for kind in kinds) for kinds in listed)
 
 
 def _nodes_ready(api: Api) -> bool:

@@ -12,6 +12,7 @@ import yaml
 from tests.testbed import operator
 from tests.testbed.cluster import Cluster
 from tests.testbed.service import ServiceView
+from tests.testbed.startup import TIMEOUT_S
 
 MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
 
@@ -55,7 +56,7 @@ def candidate(view: ServiceView) -> dict[str, Any]:
 
 
 def running(view: ServiceView) -> set[str]:
-    """Revisions of the stable engines that are there."""
+    """Revisions of the stable engines that are there, those on their way out among them: wait for it."""
     label = "serving.outrider.dev/"
     return {
         pod["metadata"]["labels"][label + "revision"]
@@ -76,7 +77,7 @@ def served(view: ServiceView, replicas: int = 3, policy: str | None = "Canary") 
     return stable(view)
 
 
-def wait(view: ServiceView, what: str, condition: Any, timeout_s: float = 60) -> None:
+def wait(view: ServiceView, what: str, condition: Any, timeout_s: float = TIMEOUT_S) -> None:
     view.cluster.wait_until(what, condition, timeout_s)
 
 
