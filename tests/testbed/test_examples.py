@@ -23,7 +23,7 @@ OVERLAYS = sorted((FOLDER / "gitops" / "overlays").iterdir())
 def served(api_cluster: Cluster) -> Cluster:
     """An API server that knows our kind, with the namespaces of the overlays."""
     api_cluster.kubectl("apply", "-f", str(ROOT / "crds"))
-    api_cluster.wait_until("our kind", lambda: api_cluster.kubectl("get", "sis", "-A", check=False).returncode == 0)
+    api_cluster.wait_for_definition("speculativeinferenceservices.serving.outrider.dev")
     for namespace in ("ml", "ml-staging"):
         api_cluster.kubectl("create", "namespace", namespace, check=False)
     return api_cluster

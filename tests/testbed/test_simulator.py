@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import time
 import urllib.error
@@ -21,7 +22,8 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 
 NAMESPACE = "engines"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 180.0
+"""Guards against hanging; nothing that is waited for takes so long."""
 SPECULATION = {
     "method": "eagle3",
     "model": "org/draft",
@@ -156,6 +158,12 @@ def call(manifest: dict[str, Any], path: str, body: object = None, *, port: int 
         return json.loads(response.read() or b"null")
 
 
+def running(manifest: dict[str, Any]) -> bool:
+    """Whether an engine works at a request."""
+    with urllib.request.urlopen(f"http://{manifest['status']['podIP']}:8000/metrics", timeout=TIMEOUT_S) as response:
+        return re.search(r"^vllm:num_requests_running\{.*\} [1-9]", response.read().decode(), re.M) is not None
+
+
 def query(cluster: Cluster, promql: str) -> list[dict[str, Any]]:
     url = f"{cluster.prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}"
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
@@ -166,7 +174,9 @@ def query(cluster: Cluster, promql: str) -> list[dict[str, Any]]:
 def test_a_deployment_becomes_available_and_answers_at_the_address_of_its_pod(engines: Cluster) -> None:
     engine = wait_ready(engines, "serves")
     assert engine["status"]["phase"] == "Running"
-    rolled = engines.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/serves", "--timeout=10s").stdout
+    rolled = engines.kubectl(
+        "rollout", "status", "-n", NAMESPACE, "deployment/serves", f"--timeout={TIMEOUT_S:.0f}s"
+    ).stdout
     assert "successfully rolled out" in rolled
     answer = call(engine, "/v1/completions", {"model": "chat", "prompt": "one two three", "max_tokens": 40})
     assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 40, "total_tokens": 43}
@@ -185,13 +195,13 @@ def test_prometheus_finds_the_engine_and_adds_the_labels_of_its_service(engines:
     engine = wait_ready(engines, "serves")
     call(engine, "/v1/completions", {"prompt": "a", "max_tokens": 30})
     tpot = f'vllm:request_time_per_output_token_seconds_bucket{{namespace="{NAMESPACE}",le="0.01"}} > 0'
-    engines.wait_until("scraped answer", lambda: bool(query(engines, tpot)), TIMEOUT_S)
-    labels = query(engines, tpot)[0]["metric"]
+    labels = engines.reading("scraped answer", lambda: query(engines, tpot))[0]["metric"]
     assert labels["serving_outrider_dev_service"] == "serves"
     assert labels["serving_outrider_dev_track"] == "stable"
     assert labels["pod_uid"] == engine["metadata"]["uid"]
     assert (labels["model_name"], labels["engine"]) == ("chat", "0")
-    bounds = query(engines, tpot.replace(',le="0.01"} > 0', "}"))
+    every = tpot.replace(',le="0.01"} > 0', "}")
+    bounds = query(engines, f"last_over_time({every}[1m])")
     assert {one["metric"]["le"] for one in bounds} == {"0.005", "0.01", "+Inf"}
 
 
@@ -242,8 +252,8 @@ def test_an_engine_that_hangs_stays_alive_and_becomes_unready(engines: Cluster) 
             call(engine, "/v1/completions", {"prompt": "a", "max_tokens": 5})
 
     asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
     began_s = time.monotonic()
+    asking.start()
     engines.wait_until("unready engine", lambda: not container(engines, "hangs")["ready"], TIMEOUT_S)
     assert time.monotonic() - began_s > 8  # a long step is no fault yet
     assert call(engine, "/health") is None
@@ -253,13 +263,16 @@ def test_an_engine_that_hangs_stays_alive_and_becomes_unready(engines: Cluster) 
 def test_a_deleted_engine_finishes_the_answer_in_flight_and_then_its_pod_is_gone(engines: Cluster) -> None:
     engine = wait_ready(engines, "serves")
     answers: list[Any] = []
-    asked = {"prompt": "a", "max_tokens": 400, "vllm_xargs": {"simulated_acceptance": "0,0,0"}}
+    # The answer takes about twelve seconds: longer than this process may stand still.
+    asked = {"prompt": "a", "max_tokens": 1600, "vllm_xargs": {"simulated_acceptance": "0,0,0"}}
     asking = threading.Thread(target=lambda: answers.append(call(engine, "/v1/completions", asked)))
     asking.start()
-    time.sleep(0.3)  # the answer takes about three seconds
+    engines.wait_until("request in flight", lambda: running(engine), TIMEOUT_S)
     engines.kubectl("delete", "-n", NAMESPACE, "deployment", "serves", "--wait=false")
-    engines.wait_until("pod on its way out", lambda: "deletionTimestamp" in pod(engines, "serves")["metadata"], 10)
+    engines.wait_until(
+        "pod on its way out", lambda: "deletionTimestamp" in pod(engines, "serves").get("metadata", {}), TIMEOUT_S
+    )
     assert not answers
     asking.join(TIMEOUT_S)
-    assert answers[0]["usage"]["completion_tokens"] == 400
+    assert answers[0]["usage"]["completion_tokens"] == 1600
     engines.wait_until("end of the pod", lambda: not pod(engines, "serves"), TIMEOUT_S)

@@ -17,7 +17,7 @@ from tests.testbed.operator import ROOT
 from tests.unit.markdown import blocks
 
 PAGE = ROOT / "docs" / "tutorial.md"
-TIMEOUT_S = 480
+TIMEOUT_S = 900
 NOT_HERE = ("make setup", "source .venv/bin/activate")
 """What a test that runs has behind it."""
 
