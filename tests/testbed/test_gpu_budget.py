@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def wanting(replicas: int) -> dict[str, Any]:
     return {"minReplicas": 1, "maxReplicas": 8, "triggers": [query]}
 
 
-def ready(view: ServiceView, number: int, timeout_s: float = 150) -> None:
+def ready(view: ServiceView, number: int, timeout_s: float = 240) -> None:
     what = f"{number} engines of {view.name}"
     view.cluster.wait_until(what, lambda: len(view.ready_addresses()) == number, timeout_s)
 
@@ -70,11 +71,6 @@ def ready(view: ServiceView, number: int, timeout_s: float = 150) -> None:
 def most(view: ServiceView) -> int:
     """The replicas that KEDA may make."""
     return int(view.get("scaledobject").get("spec", {}).get("maxReplicaCount", 0))
-
-
-def told(view: ServiceView, type_: str) -> str:
-    """What a condition says."""
-    return next((str(one["message"]) for one in view.status()["conditions"] if one["type"] == type_), "")
 
 
 def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
@@ -85,18 +81,16 @@ def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
     serve(code, wanting(4))
     ready(chat, 1)
     ready(code, 4)
-    outrider.wait_until("shares of all six", lambda: most(chat) + most(code) == 6, 60)
+    outrider.wait_until("shares of all six", lambda: most(chat) + most(code) == 6)
     with (
         Numbers(outrider, namespace, "code") as of_code,
         Numbers(outrider, namespace, "chat") as of_chat,
         Load(outrider, namespace, "chat", concurrency=200, acceptance=0.8),
     ):
-        ready(chat, 3, 180)
-        ready(code, 3, 60)
-        outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "GPUQuota"), 120)
-        assert "ResourceQuota gpus allows 6 nvidia.com/gpu; of the others may have code 3" in told(
-            chat, "CapacityLimited"
-        )
+        ready(chat, 3)
+        ready(code, 3)
+        outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "GPUQuota"))
+        chat.says("CapacityLimited", "ResourceQuota gpus allows 6 nvidia.com/gpu; of the others may have code 3")
         assert chat.condition("Ready")[0] == "True"
         before = code.get("scaledobject")["metadata"]["generation"]  # chat's target may move with its load
         operator.kill(outrider)
@@ -109,7 +103,7 @@ def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
         ready(chat, 3)
         assert shares == {(3, 3)}
         assert code.get("scaledobject")["metadata"]["generation"] == before
-    assert list(dict.fromkeys(of_code.seen)) == [4, 3], "one replica went, and none came back"
+    assert [number for number, _ in groupby(of_code.seen)] == [4, 3], "one replica went, and none came back"
     assert sorted(of_chat.seen) == of_chat.seen, "chat never gave one up"
 
 
@@ -119,9 +113,10 @@ def test_pods_that_wait_for_a_gpu_hold_nobody_up(outrider: Cluster, namespace: s
     ready(code, 4)
     serve(chat, {"mode": "Off", "minReplicas": 6})
     ready(chat, 4)
-    outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "NoFreeGPU"), 120)
+    outrider.wait_until("the condition", lambda: chat.condition("CapacityLimited") == ("True", "NoFreeGPU"))
     assert chat.condition("Ready")[0] == "True"
-    assert "4 of 6 engines serve" in told(chat, "CapacityLimited")
+    chat.says("CapacityLimited", "4 of 6 engines serve")
     serve(code, wanting(1))
-    ready(code, 3)
-    ready(chat, 5)
+    # The next one follows after a minute: what matters is that one goes, and who gets its place.
+    outrider.wait_until("one engine of code less", lambda: len(code.ready_addresses()) <= 3)
+    outrider.wait_until("one engine of chat more", lambda: len(chat.ready_addresses()) >= 5)

@@ -39,11 +39,11 @@ def support(outrider: Cluster, request: pytest.FixtureRequest) -> Iterator[Servi
     outrider.kubectl("create", "configmap", f"{NAME}-quality", "-n", name, f"--from-file={EXAMPLES / 'quality'}")
     view = ServiceView(outrider, name, NAME)
     apply(view)
-    view.cluster.wait_until("engines", lambda: len(view.ready_addresses()) == REPLICAS, 60)
-    view.cluster.wait_until("stable revision", lambda: "stable" in revisions(view), 60)
+    view.cluster.wait_until("engines", lambda: len(view.ready_addresses()) == REPLICAS)
+    view.cluster.wait_until("stable revision", lambda: "stable" in revisions(view))
     yield view
     outrider.kubectl("delete", "sis,deployment", "--all", "-n", name, "--wait=false")
-    outrider.wait_until("free GPUs", lambda: not view.pods(), 60)
+    outrider.wait_until("free GPUs", lambda: not view.pods())
 
 
 def apply(view: ServiceView, **engine: Any) -> None:
@@ -83,17 +83,18 @@ def test_a_candidate_gets_requests_once_its_answers_are_as_good_though_the_opera
     cluster = support.cluster
     assert tracks_with_requests(support) == ["stable"] * REPLICAS
     apply(support, maxNumSeqs=128)
-    cluster.wait_until("evaluation", lambda: len(jobs(support)) == 1, 60)
-    assert candidate(support)["stage"] == "Checking"
+    cluster.wait_until("evaluation", lambda: len(jobs(support)) == 1)
+    # The Job is made first, and told of at the end of that pass.
+    cluster.wait_until("word of it", lambda: candidate(support).get("stage") == "Checking")
     assert support.condition("RevisionCurrent") == ("False", "CandidateChecked")
     assert len(support.ready_addresses()) == REPLICAS + 1
     assert tracks_with_requests(support) == ["stable"] * REPLICAS
     operator.kill(cluster)
     with evaluations.running(cluster):
         operator.start(cluster)
-        cluster.wait_until("comparison", lambda: candidate(support).get("stage") == "Running", 60)
+        cluster.wait_until("comparison", lambda: candidate(support).get("stage") == "Running")
     assert candidate(support)["quality"] == "score 1 beside a baseline of 1: no loss, and 2 % is allowed"
-    cluster.wait_until("its share", lambda: "candidate" in tracks_with_requests(support), 30)
+    cluster.wait_until("its share", lambda: "candidate" in tracks_with_requests(support))
     assert len(jobs(support)) == 1
 
 
@@ -101,11 +102,11 @@ def test_a_candidate_that_answers_worse_never_gets_a_request_and_its_job_goes_wi
     cluster, before = support.cluster, revisions(support)["stable"]
     with evaluations.running(cluster):
         apply(support, image="registry.example/vllm:careless-50", version="0.33.0")
-        cluster.wait_until("withdrawal", lambda: candidate(support).get("stage") == "Withdrawn", 90)
+        cluster.wait_until("withdrawal", lambda: candidate(support).get("stage") == "Withdrawn")
     reason = candidate(support)["reason"]
     assert "beside a baseline of 1: a loss of" in reason
     assert "retryAfter" not in candidate(support)
     assert revisions(support)["stable"] == before
     assert tracks_with_requests(support) == ["stable"] * REPLICAS
-    cluster.wait_until("end of the candidate", lambda: not support.get("deployment", f"{NAME}-candidate"), 30)
-    cluster.wait_until("end of its Job", lambda: not jobs(support), 30)
+    cluster.wait_until("end of the candidate", lambda: not support.get("deployment", f"{NAME}-candidate"))
+    cluster.wait_until("end of its Job", lambda: not jobs(support))
