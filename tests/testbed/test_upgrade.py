@@ -71,7 +71,7 @@ def test_the_operator_that_was_kept_is_the_one_that_runs_first(release: First) -
 
 def test_running_engines_do_not_notice_the_upgrade_from_the_first_version(release: First) -> None:
     view = serve(release, "kept", autoscaling={"minReplicas": 2, "maxReplicas": 2})
-    release.cluster.wait_until("two engines", lambda: len(view.ready_addresses()) == 2, 60)
+    release.cluster.wait_until("two engines", lambda: len(view.ready_addresses()) == 2)
     before, schema = engines(view), definition(release.cluster)
     assert len(set(before.values())) == 1
     operator.stop(release.cluster)
@@ -79,7 +79,7 @@ def test_running_engines_do_not_notice_the_upgrade_from_the_first_version(releas
     assert definition(release.cluster) != schema, "the definition is today's now"
     release.start()
     view.apply(example("kept", autoscaling={"minReplicas": 2, "maxReplicas": 3}))
-    release.cluster.wait_until("look of the new operator", lambda: view.status()["observedGeneration"] == 2, 90)
+    release.cluster.wait_until("look of the new operator", lambda: view.status()["observedGeneration"] == 2)
     ready(view)
     assert engines(view).items() >= before.items()
     assert len(set(engines(view).values())) == 1, "and engines that come get the same template"
