@@ -16,7 +16,7 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.load import Load
 from tests.testbed.numbers import Numbers
-from tests.testbed.scaling import named_after
+from tests.testbed.scaling import LOOK_BACK_S, named_after
 from tests.testbed.service import ServiceView
 
 MINIMAL = Path(__file__).resolve().parents[2] / "examples" / "01-minimal.yaml"
@@ -77,7 +77,8 @@ def test_services_share_a_quota(outrider: Cluster, namespace: str) -> None:
     """Code has four of six GPUs when chat gets a load for all of them: each ends with three, by one move."""
     outrider.kubectl("create", "quota", "gpus", "--hard=requests.nvidia.com/gpu=6", "-n", namespace)
     chat, code = (ServiceView(outrider, namespace, name) for name in NAMES)
-    serve(chat, {"minReplicas": 1, "maxReplicas": 8})
+    # A load that falters gives none up: the HPA takes those of the last minute back all at once.
+    serve(chat, {"minReplicas": 1, "maxReplicas": 8, "scaleDownStabilizationSeconds": LOOK_BACK_S})
     serve(code, wanting(4))
     ready(chat, 1)
     ready(code, 4)
