@@ -169,6 +169,7 @@ def fit(
     prior: Law = GENERIC,
     experts: Experts | None = None,
     drafter: bool = True,
+    spread: float | None = None,
 ) -> LatencyModel | None:
     """The law that the cells suggest; None without a single well-measured cell.
 
@@ -178,6 +179,8 @@ def fit(
         prior: shape where the cells say nothing; `prior.from_profile` makes one of a measured profile.
         experts: for a mixture-of-experts model.
         drafter: False for an engine that was started without one.
+        spread: factor to either side of its mean within which the batch sizes of a cell lie; by default a cell holds
+            those of a power of two, as engines count them.
     """
     known = {key: cell for key, cell in state.cells.items() if cell.steps >= MIN_STEPS}
     if not known:
@@ -190,7 +193,7 @@ def fit(
         drafter=drafter,
     )
     times_s = np.array([cell.step_time_s for cell in cells])
-    weights = np.array([_weight(key, cell, capture_size) for key, cell in known.items()])
+    weights = np.array([_weight(k, cell, capture_size, spread) for (_, k), cell in known.items()])
     context = float(np.average(measured.context, weights=[cell.requests for cell in cells]))
     model = fit_points(measured, times_s, weights, prior.for_engine(capture_size, experts), context=context)
     return replace(model, drafter=drafter)
@@ -299,10 +302,14 @@ def percentile_tpot_s(state: LatencyState, decode_s: ArrayLike, batch: ArrayLike
     return np.asarray(u * np.asarray(decode_s, dtype=np.float64) + v * others * overhead_s)
 
 
-def _weight(key: CellKey, cell: Cell, capture_size: int) -> float:
+def _weight(k: int, cell: Cell, capture_size: int, spread: float | None) -> float:
     """1 for a cell of minutes that lies on one side of the largest graph; a quarter of it has four times the error."""
-    k, bucket = key[1], 1 << ceil(log2(max(1.0, cell.mean_batch)))
     full = NOISE / sqrt(NOISE**2 + SECOND_VARIANCE / cell.seconds)
-    across = (bucket // 2 + 1) * (k + 1) <= capture_size < bucket * (k + 1)
+    if spread is None:
+        last = float(1 << ceil(log2(max(1.0, cell.mean_batch))))
+        first = last // 2 + 1
+    else:
+        first, last = cell.mean_batch / spread, cell.mean_batch * spread
+    across = first * (k + 1) <= capture_size < last * (k + 1)
     near = capture_size > 0 and 1 / NEAR_CAPTURE < cell.mean_batch * (k + 1) / capture_size < NEAR_CAPTURE
     return full / NEAR_DISCOUNT if across and near else full

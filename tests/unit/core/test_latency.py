@@ -82,6 +82,18 @@ def test_a_step_beyond_the_captured_graphs_jumps() -> None:
     assert beyond > inside * 1.2
 
 
+def test_a_cell_beside_the_edge_of_the_graphs_counts_fully_where_its_sizes_are_known_to_be_close() -> None:
+    """96 requests of K 4 are 480 tokens of 512; cells of a power of two hold up to 128 requests."""
+    state = seen((32, 4), (64, 4), (96, 4))
+    slow = {key: cell.slowed(1.3) if cell.mean_batch > 90 else cell for key, cell in state.cells.items()}
+    wide, close = (fit(replace(state, cells=slow), CAPTURE, spread=spread) for spread in (None, 1.04))
+    assert wide is not None
+    assert close is not None
+    measured_s = 1.3 * MEASURED_MS[96, 4] / 1e3
+    assert float(close.step_time_s(96, 4)) == pytest.approx(measured_s, rel=0.02)
+    assert float(wide.step_time_s(96, 4)) < 0.95 * measured_s
+
+
 def test_a_model_knows_which_k_were_ever_run() -> None:
     model = fit(seen((32, 3)), CAPTURE)
     assert model is not None
