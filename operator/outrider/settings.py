@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     gpu_settle_s: float = Field(default=600.0, ge=10.0, le=7200.0)
     """How long a running replica must be needed more by another service under the same GPU quota before it goes, and
     the time between two, seconds: longer than models take to load."""
+    k_settle_s: float = Field(default=1800.0, ge=10.0, le=86400.0)
+    """How long engines that must be restarted for another K keep theirs, seconds; that much of load and acceptance is
+    looked back on."""
     lease_s: int = Field(default=3600, ge=60, le=86400)
     """How long engines keep a delivered schedule without hearing from the operator, seconds."""
     paused: bool = False

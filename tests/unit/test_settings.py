@@ -47,6 +47,7 @@ def test_one_variable_is_enough() -> None:
         "scale_down_stabilization_s": 300,
         "keda_polling_interval_s": 15,
         "gpu_settle_s": 600.0,
+        "k_settle_s": 1800.0,
         "lease_s": 3600,
         "paused": False,
         "bind_address": "0.0.0.0",

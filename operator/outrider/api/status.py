@@ -69,6 +69,11 @@ class TuningStatus(Output):
     """Share of the drafted tokens that the model kept, in percent."""
     acknowledged: Annotated[str, Field(max_length=16)] | None = None
     """Engines that hold the schedule, of those that are ready, for example `3/3`."""
+    delivery: Literal["Rollout"] | None = None
+    """Rollout where the engines cannot be told a schedule while they run: each change of their one K is rolled out.
+    Missing where they are told live."""
+    rollouts: Int | None = None
+    """Changes of K by roll-out within the last 24 hours."""
     reason: Sentence | None = None
     """Why the schedule is what it is."""
     last_change: Time | None = None

@@ -121,6 +121,11 @@ def _why_k(evidence: Evidence) -> Iterator[str]:
             yield f"At the median batch size of the last window the engines draft {drafted}."
     if tuning.mode is not None and tuning.mode in MODES:
         yield MODES[tuning.mode]
+    if tuning.delivery == "Rollout":
+        yield (
+            "The engines cannot be told a schedule while they run: another K is rolled out when it earns a restart,"
+            f" {count(tuning.rollouts or 0, 'time')} in the last 24 hours."
+        )
     if tuning.reason:
         yield f"The last pass said: {tuning.reason}."
     if tuning.acceptance_length is not None:

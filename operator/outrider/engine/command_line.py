@@ -69,7 +69,7 @@ def speculative_tokens_values(config: EngineConfig) -> tuple[int, ...]:
 
 def takes_table(config: EngineConfig) -> bool:
     """Whether this engine chooses K by batch size; otherwise every step drafts the ceiling."""
-    return known.table_possible(config)
+    return not config.one_k and known.table_possible(config)
 
 
 def kept_values(config: EngineConfig) -> set[int]:

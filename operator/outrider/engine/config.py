@@ -111,6 +111,8 @@ class EngineConfig:
     min_speculative_tokens: int = 0
     initial_speculative_tokens: int = 3
     """As wished; `outrider.engine.command_line.initial_schedule` finds the nearest that the engine has graphs for."""
+    one_k: bool = False
+    """Starts with the ceiling alone, though it might take a table."""
     rows: tuple[Row, ...] = ()
     """The schedule of the resource, which mode Fixed keeps; empty for one K at all batch sizes."""
     ngram: NgramOptions | None = None

@@ -63,6 +63,12 @@ def with_replicas(manifest: Manifest, replicas: int) -> Manifest:
     return manifest | {"spec": manifest["spec"] | {"replicas": replicas}}
 
 
+def replaced_first(manifest: Manifest) -> Manifest:
+    """The same with a new engine that serves before the old one goes, whatever the resource says of its own changes."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    return manifest | {"spec": manifest["spec"] | {"strategy": strategy}}
+
+
 def _strategy(settings: Resolved) -> Manifest:
     """Unless the user asks for it no pod starts before another stops: it would wait for ever for the GPU that the other
     one holds."""

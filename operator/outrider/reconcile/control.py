@@ -20,7 +20,7 @@ from outrider.core.observation import Observation, observe_since
 from outrider.core.series import Missing, Series
 from outrider.core.standing import TURNS
 from outrider.errors import MetricsError
-from outrider.reconcile import delivery, demands, edge, events, measures, persistence
+from outrider.reconcile import by_rollout, delivery, demands, edge, events, measures, persistence
 from outrider.reconcile.attention import FEW, Attentions, names, parts
 from outrider.reconcile.comparisons import Comparisons
 from outrider.reconcile.neighbours import Neighbours
@@ -166,6 +166,8 @@ class ControlPass:
             delivery.check(service, window)
         outcome = control(service.config, service.state, window, increment, now_s)
         service.outcome, service.state = outcome, outcome.state
+        by_rollout.follow(service, increment, self._neighbours.settings.k_settle_s, now_s)
+        outcome = service.outcome
         self._attentions.judged(service, outcome, window, now_s)
         service.metrics, service.left_out = (window, ()) if isinstance(window, Missing) else (None, window.left_out)
         _report(service, outcome)

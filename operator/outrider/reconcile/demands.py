@@ -10,6 +10,7 @@ from outrider.core.observation import Observation
 from outrider.core.series import Missing
 from outrider.core.target import desired_replicas, least_requests
 from outrider.core.words import count
+from outrider.reconcile import by_rollout
 from outrider.reconcile.registry import Service
 
 
@@ -75,6 +76,8 @@ def beside_candidate(service: Service, resolved: Resolved) -> int:
     """The most replicas that the stable track may have now: a candidate holds the GPUs of one within the budget, or has
     the place of one."""
     most, trial = within_share(service, resolved.max_replicas), service.trial
+    if resolved.bounded_by_gpus and by_rollout.beside(service, resolved):
+        most = min(most, max(1, resolved.max_replicas - 1))  # a new engine serves before the old one goes
     if trial is None:
         return most
     if trial.placed and resolved.bounded_by_gpus:
@@ -88,7 +91,7 @@ def bound(service: Service, resolved: Resolved) -> tuple[int, str]:
     """The most replicas that the service may have now, and the field or object that says so."""
     most, within = beside_candidate(service, resolved), within_share(service, resolved.max_replicas)
     if most < within:
-        return most, "candidate"
+        return most, "gpuBudget" if service.trial is None else "candidate"
     if most < resolved.max_replicas:
         return most, "ResourceQuota"
     return most, "gpuBudget" if resolved.bounded_by_gpus else "maxReplicas"

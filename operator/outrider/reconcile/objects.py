@@ -33,6 +33,7 @@ from outrider.manifests.engine_container import EngineContainer
 from outrider.manifests.store_access import StoreAccess
 from outrider.reconcile import (
     autoscaler,
+    by_rollout,
     children,
     contention,
     delivery,
@@ -158,6 +159,7 @@ class ObjectsPass:
         settings = self._neighbours.settings
         texts = await persistence.read(one, self._neighbours) if one.state is None else {}
         frozen = settings.paused or asked.resource.spec.paused
+        asked = rendering.with_choice(asked, settings.scale_down_stabilization_s, one.choice)
         if not frozen:
             await evaluations.look(one, asked, self._neighbours)
         turn = trials.turn(
@@ -170,6 +172,7 @@ class ObjectsPass:
         )
         one.resource, one.resolved = turn.stable.resource, turn.stable.resolved
         one.controllable = turn.stable.container.controllable
+        one.engine, one.wanted = turn.stable.own, turn.stable.revision
         self._remember(one, turn.stable.resolved, turn.stable.container, frozen=frozen, texts=texts)
         measures.tried(one, asked.deployment["spec"]["progressDeadlineSeconds"])
         return turn
@@ -272,6 +275,8 @@ class ObjectsPass:
         else:
             wanted = deployment.with_replicas(wanted, _fixed(one, resolved, one.children.get(name)))
         before = one.children.get(name)
+        if by_rollout.beside(one, resolved):
+            wanted = deployment.replaced_first(wanted)
         live = await children.apply(one, wanted, self._neighbours)
         if before is not None:
             await events.rolls(one, before, live, self._neighbours)

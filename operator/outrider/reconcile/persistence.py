@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from outrider.core import memory
+from outrider.core import memory, one_k_document
 from outrider.core.budget import Gain
+from outrider.core.one_k_state import OneK
 from outrider.core.revisions import remembered
 from outrider.core.revisions.trial import Revisions
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
@@ -34,6 +35,8 @@ async def read(service: Service, neighbours: Neighbours) -> Mapping[str, str]:
         logger.warning("starting afresh: %s", fault, extra={"namespace": namespace, "service": name})
     service.keep(known)
     service.recorded_revisions = known
+    document = parsed(texts.get(config_maps.MEMORY_KEY, ""))
+    service.one_k = _one_k(document.get("oneK") if isinstance(document, dict) else None)
     return texts
 
 
@@ -95,12 +98,19 @@ async def save(service: Service, neighbours: Neighbours) -> None:
     recorded = (service.state.generation, service.state.target)
     share, known = service.share, service.revisions
     parts = memory.to_document(service.state) | ({} if share is None else {"share": _share_document(share)})
+    if service.one_k != OneK():
+        parts["oneK"] = one_k_document.to_document(service.one_k)
     document = json.dumps(parts, separators=(",", ":"))
     revisions = None if known == Revisions() else json.dumps(remembered.to_document(known), separators=(",", ":"))
     await children.apply(service, config_maps.memory(service.resource, document, revisions), neighbours)
     service.saved_s, service.recorded = neighbours.clock(), recorded
     service.recorded_share = None if share is None else share.most
     service.recorded_revisions = known
+
+
+def _one_k(document: Any) -> OneK:
+    """Read before anything is rendered: a K that was forgotten would be rolled out for nothing, and back again."""
+    return one_k_document.from_document(document) or OneK()
 
 
 def _share_document(share: Share) -> dict[str, Any]:

@@ -20,12 +20,15 @@ from outrider.api.resource import SpeculativeInferenceService
 from outrider.core.controller import Outcome
 from outrider.core.decision import Change
 from outrider.core.demand import Demand
+from outrider.core.one_k_state import OneK
 from outrider.core.revisions.analysis import Judgement
 from outrider.core.revisions.quality import Quality
 from outrider.core.revisions.record import Record
 from outrider.core.revisions.trial import Revisions, Trial, Withdrawn
 from outrider.core.series import Missing
 from outrider.core.state import ControllerConfig, ControllerState
+from outrider.engine.config import EngineConfig
+from outrider.engine.one_k import Choice
 from outrider.manifests.meta import CANDIDATE, STABLE
 from outrider.reconcile import contention
 from outrider.reconcile.contention import Contention
@@ -81,6 +84,14 @@ class Service:
     """What that candidate's evaluation has said so far."""
     record: Record | None = None
     """What engines told in that comparison so far."""
+    engine: EngineConfig | None = None
+    """The stable engines as their resource has them."""
+    wanted: str | None = None
+    """The revision that they are to have; None while it is another than the last objects pass knew."""
+    one_k: OneK = field(default_factory=OneK)
+    """What is remembered of a K that is delivered by roll-out."""
+    one_k_said: str | None = None
+    """Why their K is what it is, where it is delivered by roll-out; None where it is not."""
     share: Share | None = None
     """Its part of the namespace's GPU quota; None where there is none, or it was not worked out yet."""
     limited: bool = False
@@ -130,6 +141,12 @@ class Service:
     def frozen(self) -> bool:
         """Whether it is to be left as it is."""
         return self.config is not None and self.config.frozen
+
+    @property
+    def choice(self) -> Choice | None:
+        """The K that its engines are started with, where Outrider chose one."""
+        chosen = self.one_k.chosen
+        return None if chosen is None else Choice(self.one_k.subject, chosen)
 
     def keep(self, revisions: Revisions) -> None:
         """Remember revisions; what was found of another candidate, or of an earlier start, is void."""

@@ -30,7 +30,6 @@ from outrider.api.status import (
     Status,
     TuningStatus,
 )
-from outrider.core.controller import Outcome
 from outrider.errors import OperatorError
 from outrider.manifests import queries
 from outrider.reconcile import (
@@ -167,7 +166,8 @@ def _conditions(
         ]
     if service.state is not None and resolved.mode != "Off":
         refusals = [service.refusals[pod.uid] for pod in ready_pods if pod.uid in service.refusals]
-        wanted, values = service.state.generation, () if service.config is None else service.config.values
+        wanted, config = service.state.generation, service.config
+        one = config is not None and (len(config.values) == 1 or service.one_k_said is not None)
         found.append(
             conditions.schedule_applied(
                 wanted,
@@ -175,7 +175,7 @@ def _conditions(
                 len(ready_pods),
                 refusals,
                 generation,
-                only=values[0] if len(values) == 1 else None,
+                only=config.initial.at(1) if one and config is not None else None,
             )
         )
         found.append(conditions.speculation_healthy(service.state.acceptance, generation))
@@ -289,15 +289,18 @@ def _tuning(service: Service, resolved: Resolved, effective: EffectiveSettings |
         acceptance_length=None if length is None else f"{length.value:.2f}",
         acceptance_rate_percent=None if rate is None else round(100 * rate),
         acknowledged=f"{_acknowledged(service)}/{len(service.ready_pods)}",
-        reason=_reason(outcome, frozen=_frozen(service)),
+        delivery=None if service.one_k_said is None else "Rollout",
+        rollouts=None if service.one_k_said is None else len(service.one_k.moves),
+        reason=_reason(service, frozen=_frozen(service)),
         last_change=None if changed_s is None else rfc3339(changed_s),
     )
 
 
-def _reason(outcome: Outcome | None, *, frozen: bool) -> str | None:
+def _reason(service: Service, *, frozen: bool) -> str | None:
+    outcome = service.outcome
     if outcome is None:
         return "paused" if frozen else None
-    said = outcome.hold.message if outcome.hold is not None else outcome.reason
+    said = service.one_k_said or (outcome.hold.message if outcome.hold is not None else outcome.reason)
     return f"paused, so nothing changes; found meanwhile: {said}" if frozen else said
 
 

@@ -14,6 +14,7 @@ from outrider.core.revisions import course
 from outrider.core.revisions.analysis import Plan
 from outrider.core.revisions.sight import Candidate, News, Room, Sight
 from outrider.core.revisions.trial import Revisions, Trial
+from outrider.engine.one_k import Choice
 from outrider.manifests.candidate import candidate_name
 from outrider.reconcile import measures, rendering, rollout
 from outrider.reconcile.engine_pod import EnginePod
@@ -41,7 +42,7 @@ def turn(
     ``spec`` is what was asked as the API server has it, ``look_back_s`` the fleet's before scaling down. A service that
     is ``frozen`` stays where it is.
     """
-    known, before = _stable(service.revisions, asked, look_back_s)
+    known, before = _stable(service.revisions, asked, look_back_s, service.choice)
     if frozen:
         tried = known.trial is not None or known.withdrawn_for(asked.revision) is not None
         return Turn(before if tried and before is not None else asked)
@@ -58,18 +59,21 @@ def turn(
     )
 
 
-def _stable(known: Revisions, asked: Rendered, look_back_s: int) -> tuple[Revisions, Rendered | None]:
+def _stable(
+    known: Revisions, asked: Rendered, look_back_s: int, choice: Choice | None
+) -> tuple[Revisions, Rendered | None]:
     """What stable engines are, where that is not what is asked; where it cannot be told any more it is forgotten.
 
-    Another version of the operator may render the same spec another way: its revision is then another one.
+    Another version of the operator may render the same spec another way, and so does another K of its choice: its
+    revision is then another one, and no change of the spec.
     """
     if known.stable is None or known.stable == asked.revision:
         return known, None
-    before = None if known.spec is None else rendering.stable(known.spec, asked, look_back_s)
+    before = None if known.spec is None else rendering.stable(known.spec, asked, look_back_s, choice)
     if before is None:
         return Revisions(history=known.history, spread=known.spread), None
     if before.revision != known.stable:
-        known = replace(known, stable=before.revision, good=(before.revision, *known.good))
+        known = replace(known, stable=before.revision).known_good(before.revision)
     return known, before
 
 

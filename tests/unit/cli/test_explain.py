@@ -111,6 +111,14 @@ def test_what_a_candidate_s_answers_were_worth_is_told_once(ask: Ask, reason: st
     assert (f"Last found: {reason}." in said) == (reason != figures)
 
 
+def test_engines_that_must_be_restarted_for_another_k_are_told_of(ask: Ask) -> None:
+    rolled = {"status.tuning.delivery": "Rollout", "status.tuning.rollouts": 1}
+    result = ask(cluster(rolled), "explain", "chat", "--prometheus", "STORE")
+    assert "another K is rolled out when it earns a restart, 1 time in the last 24 hours." in " ".join(
+        result.stdout.split()
+    )
+
+
 def test_expectations_are_those_of_the_operators_own_law(ask: Ask) -> None:
     result = ask(cluster(), "explain", "chat", "--prometheus", "STORE", "-o", "json")
     document = json.loads(result.stdout)
