@@ -1,0 +1,1 @@
+"""One K by roll-out over a day, beside each K that never changes."""
