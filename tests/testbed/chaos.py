@@ -123,6 +123,12 @@ class Stage:
         with self.journal.open("a", encoding="utf-8") as journal:
             journal.write(f"{time.strftime('%H:%M:%S')} {what}\n")
 
+    def keep(self) -> None:
+        """Write down all that there is, for whoever asks why an act failed."""
+        kinds = "sis,deployments,replicasets,pods,configmaps,scaledobjects,events"
+        found = self.cluster.kubectl("get", kinds, "-n", NAMESPACE, "-o", "yaml", check=False).stdout
+        self.journal.with_suffix(".yaml").write_text(found, encoding="utf-8")
+
     def put(self, name: str, spec: dict[str, Any]) -> None:
         """A user applies a resource."""
         path = f"{PATHS['sis'].format(NAMESPACE)}/{name}"

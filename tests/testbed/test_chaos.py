@@ -225,6 +225,7 @@ class Chaos(RuleBasedStateMachine):
         except BaseException as fault:
             type(self).fault = type(self).fault or fault
             self.stage.note(f"FAILED: {fault}")
+            self.stage.keep()
             raise
 
 
@@ -269,6 +270,6 @@ def _act(stage: Stage, watch: Watch, seed: int, steps: int) -> int:
         run_state_machine_as_test(hypothesis.seed(seed)(play), settings=limits)
     except BaseException as error:
         fault = play.fault or error  # rather than hypothesis' words about what it could not repeat
-        fault.add_note(f"play it again: --chaos-steps {steps} --chaos-seed {seed}; steps are in {stage.journal}")
+        fault.add_note(f"play it again: --chaos-steps {steps} --chaos-seed {seed}; steps are in {stage.journal}, and beside them all that there was")
         raise fault from None
     return play.steps
