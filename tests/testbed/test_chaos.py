@@ -270,6 +270,7 @@ def _act(stage: Stage, watch: Watch, seed: int, steps: int) -> int:
         run_state_machine_as_test(hypothesis.seed(seed)(play), settings=limits)
     except BaseException as error:
         fault = play.fault or error  # rather than hypothesis' words about what it could not repeat
-        fault.add_note(f"play it again: --chaos-steps {steps} --chaos-seed {seed}; steps are in {stage.journal}, and beside them all that there was")
+        again, kept = f"--chaos-steps {steps} --chaos-seed {seed}", "and all that there was beside them"
+        fault.add_note(f"play it again: {again}; steps are in {stage.journal}, {kept}")
         raise fault from None
     return play.steps
