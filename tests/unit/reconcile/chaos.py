@@ -288,11 +288,17 @@ class Chaos:
 
     # What the operator does, and what must hold then.
 
+    def _forget_events(self) -> None:
+        """An API server drops them after an hour; kept, they would pass for memory that the operator takes."""
+        for _, namespace, name in [key for key in self.world.kube.objects if key[0] == "Event"]:
+            self.world.kube.vanish("Event", name, namespace)
+
     async def _pass(self, seconds: float, *, calm: bool = False) -> None:
         world = self.world
         self._serve(seconds)
         before = {name: self._frozen(name) for name in self.wishes}
         world.forget_writes()
+        self._forget_events()
         self.puts.told.clear()
         await world.control.run()
         self._held(before)
