@@ -139,6 +139,10 @@ bench-capacity: setup ## Judge replicas and their cost beside fixed targets; QUI
 bench-scale: setup ## Measure the operator with 100, 1,000 and 5,000 services on the local cluster; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.scale $(if $(QUICK),--quick)
 
+.PHONY: bench-footprint
+bench-footprint: setup ## Measure what the operator's image adds to its base, and how long commands take to start
+	$(BIN)/python -m benchmarks.footprint
+
 .PHONY: bench-canary
 bench-canary: setup ## Measure how often the judgement of candidates errs; QUICK=1 for a short look
 	$(BIN)/python -m benchmarks.canary $(if $(QUICK),--quick)

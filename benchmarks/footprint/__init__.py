@@ -1,0 +1,1 @@
+"""What the operator's image holds, and how fast it starts."""
