@@ -32,6 +32,8 @@ CONVERGED_S = 360.0
 """From the last fault to a service whose every word is true again: engines that crashed start again after up to 16 s, a
 roll-out takes two starts of an engine, the HPA gives replicas up after 10 s, KEDA connects again within 30 s, and a
 Secret that somebody deleted is looked for every five minutes."""
+NOTED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+"""A ReplicaSet's annotation by which the Deployment's controller tells a scaling from a roll-out."""
 WORDS_OF_FAULTS = ("internal error", "Traceback", "never retrieved", "never awaited")
 """In the operator's log: a fault of ours."""
 SILENT = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
@@ -163,6 +165,7 @@ class Watch:
         began_s, open_faults = time.monotonic(), ["not looked at yet"]
         while open_faults:
             self.look()
+            self._free_rollouts()
             open_faults = [fault for name, wish in self.stage.wishes.items() for fault in self._open(name, wish)]
             waited_s = time.monotonic() - began_s
             assert not open_faults or waited_s < CONVERGED_S, f"after {waited_s:.0f} s: {'; '.join(open_faults)}"
@@ -172,6 +175,19 @@ class Watch:
         self.counts["times converged"] += 1
         for wish in self.stage.wishes.values():
             wish.lately = [wish.spec]
+
+    def _free_rollouts(self) -> None:
+        """Do what a person does about kubernetes/kubernetes#138036: a roll-out stops for good where replicas were
+        scaled down in the midst of it to just as many as the old ReplicaSet has left: its annotation is not written."""
+        for name, wish in self.stage.wishes.items():
+            wanted = wish.view.get("deployment").get("spec", {}).get("replicas")
+            for one in wish.view.list("replicaset"):
+                noted = one["metadata"].get("annotations", {}).get(NOTED_REPLICAS, "")
+                if wanted and one["spec"]["replicas"] == wanted and noted not in ("", str(wanted)):
+                    self.counts["roll-outs that hung in Kubernetes"] += 1
+                    self.stage.note(f"frees the roll-out of {name}")
+                    found, value = one["metadata"]["name"], f"{NOTED_REPLICAS}={wanted}"
+                    self.stage.cluster.kubectl("annotate", "rs", found, "-n", NAMESPACE, "--overwrite", value)
 
     def _open(self, name: str, wish: Wish) -> list[str]:
         """What is not yet as it should be."""
