@@ -63,19 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def install(folder: Path, wheel: Path) -> None:
     """As `operator/Dockerfile` does."""
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--upgrade",
-        "--target",
-        str(folder),
-    ]
-    run = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheel)]
-    subprocess.run(run, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    options = "--quiet --disable-pip-version-check --upgrade --target"
+    pip = [sys.executable, "-m", "pip", "install", *options.split(), str(folder)]
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheel)]
+    subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pinned = str(ROOT / "requirements/operator.txt")
     subprocess.run([*pip, "--only-binary", ":all:", "--require-hashes", "-r", pinned], check=True)
     subprocess.run([*pip, "--no-index", "--no-deps", *map(str, wheel.glob("outrider-*.whl"))], check=True)

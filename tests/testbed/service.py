@@ -8,14 +8,12 @@ import json
 import re
 import urllib.request
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import yaml
 
 from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
-from tests.testbed.errors import ClusterError
 from tests.testbed.startup import TIMEOUT_S
 
 PATHS = {
@@ -93,9 +91,7 @@ class ServiceView:
         def message() -> str:
             return "".join(str(one["message"]) for one in self.status().get("conditions", []) if one["type"] == kind)
 
-        with suppress(ClusterError):
-            self.cluster.wait_until(words, lambda: words in message(), timeout_s)
-        assert words in message()
+        self.cluster.reading(f"{kind} that says {words!r}", message, lambda found: words in found, timeout_s)
 
     def pods(self) -> builtins.list[dict[str, Any]]:
         """The engine pods that are there, in order of name."""
