@@ -25,14 +25,14 @@ def page() -> str:
     return f"{INTRODUCTION}\n{table(('metric', 'type', 'labels', 'what it tells'), map(_row, every()))}\n"
 
 
-def every() -> list[Counter | Gauge | Histogram]:
+def every() -> list[Counter | Gauge | Histogram | telemetry.Findings]:
     """All metrics that the operator defines, in the order in which it does."""
     defined = vars(telemetry).values()
-    held = (one.metric if isinstance(one, telemetry.Findings | telemetry.Tallies) else one for one in defined)
-    return [one for one in held if isinstance(one, Counter | Gauge | Histogram)]
+    held = (one.metric if isinstance(one, telemetry.Tallies) else one for one in defined)
+    return [one for one in held if isinstance(one, Counter | Gauge | Histogram | telemetry.Findings)]
 
 
-def _row(metric: Counter | Gauge | Histogram) -> tuple[str, str, str, str]:
+def _row(metric: Counter | Gauge | Histogram | telemetry.Findings) -> tuple[str, str, str, str]:
     (family,) = metric.describe()
     name = f"{family.name}_total" if family.type == "counter" else family.name
     # The library keeps the names of labels to itself, and a metric without a series has no other place for them.

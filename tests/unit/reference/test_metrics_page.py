@@ -26,5 +26,5 @@ def test_a_row_names_the_labels_and_says_what_it_tells() -> None:
 
 
 def test_those_whose_series_come_and_go_are_there_without_any() -> None:
-    assert outrider.telemetry.TRIAL_STAGE.metric in metrics.every()
+    assert outrider.telemetry.TRIAL_STAGE in metrics.every()
     assert outrider.telemetry.TRIALS_ENDED.metric in metrics.every()
