@@ -24,7 +24,7 @@ from outrider.adapters.engine import EngineAdmin
 from outrider.adapters.prometheus import Prometheus
 from outrider.api.defaults import resolve
 from outrider.api.resource import parse
-from outrider.cli.run import collect_rarely
+from outrider.cli.run import collect_rarely, take_turns
 from outrider.core.state import initial_state
 from outrider.manifests import engine_container, engine_settings
 from outrider.reconcile.configuration import controller_config
@@ -97,6 +97,7 @@ async def run(services: int, pod_range: str, passes: int, settings: Settings) ->
     registry, engines = Registry(), EngineAdmin()
     fill(registry, services, pod_range, settings.control_period_s)
     collect_rarely()
+    take_turns()
     neighbours = Neighbours(Forgetful(), Prometheus(settings.prometheus), engines, time.time, settings)
     control, took = ControlPass(registry, neighbours, lambda _: None), []
     seen = 0

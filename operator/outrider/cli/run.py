@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def run() -> None:
         raise typer.Exit(FAILED) from None
     telemetry.configure_logging(settings.log_level)
     collect_rarely()
+    take_turns()
     if settings.metrics_port:
         start_http_server(settings.metrics_port, addr=settings.bind_address)
     leadership = Leadership(settings)
@@ -74,6 +76,15 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
+
+
+def take_turns() -> None:
+    """Let threads give way to one another ten times as often as Python does by itself.
+
+    Whoever sends, hashes or sorts lets another thread go on meanwhile, and waits for its turn afterwards: 5 ms, while
+    answers of Prometheus are read or the page of metrics is made. That is more than a whole call takes.
+    """
+    sys.setswitchinterval(0.0005)
 
 
 async def _serve(settings: Settings, leadership: Leadership) -> None:
