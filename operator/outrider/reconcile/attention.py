@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 FEW = 32
 """Services of which all are judged in each pass: that takes a quarter of a second, and spares a query."""
-PART = 250
-"""Services whose samples are asked for and held at a time, some 70 MiB."""
+PART = 100
+"""Services whose samples are asked for and held at a time: up to 25 MiB, and twice as much while they are read."""
 LOOK_AGAIN_S = 120.0
 """Between two objects passes over a service of which there is nothing else to tell than before."""
 

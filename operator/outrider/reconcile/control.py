@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
 from outrider import telemetry
@@ -58,7 +59,7 @@ class ControlPass:
         now_s = self._neighbours.clock()
         with telemetry.CONTROL_PASS_SECONDS.time():
             due, fault = await self._let_stand(now_s)
-            for part in [due] if self._small else parts(due):
+            for part in [due] if self._small else parts(sorted(due, key=_learned_until_s, reverse=True)):
                 fault = await self._judge(part, fault)
             self._sharing.run(now_s)
             await self._comparisons.run(now_s)
@@ -87,7 +88,8 @@ class ControlPass:
     async def _judge(self, services: Sequence[Service], fault: Missing | None) -> Missing | None:
         """Decide for some services at the time that it is by then; returns why there were no metrics."""
         now_s = self._neighbours.clock()
-        series = fault or await self._fetch(None if len(services) == len(self._registry) else names(services), now_s)
+        whole = len(services) == len(self._registry)
+        series = fault or await self._fetch(None if whole else names(services), self._span_s(services, now_s), now_s)
         await self._each(services, lambda service: self._one(service, series, now_s))
         return series if isinstance(series, Missing) else None
 
@@ -100,13 +102,11 @@ class ControlPass:
                 await asyncio.sleep(0)
 
     async def _fetch(
-        self, services: Collection[ServiceKey] | None, now_s: float
+        self, services: Collection[ServiceKey] | None, span_s: float, now_s: float
     ) -> Mapping[ServiceKey, list[Series]] | Missing:
-        """Samples of the fleet, or of a part of it, back to the beginning of the window and of what was not learnt."""
+        """Samples of the fleet, or of a part of it."""
         if services is not None and not services:
             return {}
-        # Two scrape intervals more, so that a counter's base sample before the window is there too.
-        span_s = self._reach_s() + 2.0 * self._neighbours.settings.scrape_interval_s
         try:
             if services is None:
                 return await self._neighbours.metrics.engine_series(span_s, now_s)
@@ -114,8 +114,16 @@ class ControlPass:
         except MetricsError as error:
             return _missing(error)
 
+    def _span_s(self, services: Iterable[Service], now_s: float) -> float:
+        """How far back the samples of these services are needed: to the beginning of the window, and of what the first
+        of them has not learnt."""
+        settings = self._neighbours.settings
+        unlearnt_s = max((now_s - _learned_until_s(service) for service in services), default=0.0)
+        # Two scrape intervals more, so that a counter's base sample before the window is there too.
+        return min(self._reach_s(), max(settings.window_s, unlearnt_s)) + 2.0 * settings.scrape_interval_s
+
     def _reach_s(self) -> float:
-        """How far back samples are read: where decisions stand, there is more to learn at a time."""
+        """How far back samples are read at most: where decisions stand, there is more to learn at a time."""
         settings = self._neighbours.settings
         turns = 0 if self._small else TURNS + 1
         return max(settings.window_s, turns * settings.control_period_s)
@@ -228,6 +236,12 @@ class ControlPass:
         while service.unannounced:
             await events.post(service, service.unannounced[0], self._neighbours)
             service.unannounced.pop(0)
+
+
+def _learned_until_s(service: Service) -> float:
+    """Unix time up to which everything was learnt from; infinite where learning begins with the window."""
+    learned_s = None if service.state is None else service.state.learned_until_s
+    return math.inf if learned_s is None else learned_s
 
 
 def _missing(error: MetricsError) -> Missing:

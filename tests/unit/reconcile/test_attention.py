@@ -89,6 +89,41 @@ async def test_what_moved_is_judged_in_the_pass_that_sees_it_with_all_that_was_n
     assert service.state.acceptance.rejected_windows == 1, "quiet periods were counted with the one that collapsed"
 
 
+async def test_samples_are_read_no_further_back_than_to_what_was_not_learnt() -> None:
+    world = await fleet()
+    window_s, scrapes_s = world.settings.window_s, 2.0 * world.settings.scrape_interval_s
+    everybody = tuple(one.key[1] for one in world.registry)
+
+    async def span_s(moved: tuple[str, ...]) -> tuple[float, float]:
+        """What a pass asked for, and the longest time that one of those it asked for had not learnt from."""
+        before = {one.key[1]: one.state.learned_until_s or 0.0 for one in world.registry if one.state is not None}
+        world.metrics.asked.clear()
+        asked = await passes(world, moved)
+        ((found_s, at_s),) = world.metrics.asked
+        return found_s, max(at_s - before[name] for name in asked)
+
+    for _ in range(TURNS - 1):
+        await passes(world)
+    found_s, unlearnt_s = await span_s(everybody)
+    assert found_s == unlearnt_s + scrapes_s > 2 * window_s
+    assert await span_s(everybody) == (window_s + scrapes_s, 15.0)
+
+
+async def test_what_stood_longest_does_not_make_the_others_answers_long() -> None:
+    """Services are asked for in parts of about the same need."""
+    world = await fleet(PART + 2)
+    for _ in range(3):
+        await passes(world)
+    moved = {one.key[1]: one.state.learned_until_s or 0.0 for one in world.registry if one.state is not None}
+    world.metrics.asked.clear()
+    await passes(world, moved=tuple(moved))
+    assert [len(asked or ()) for asked in world.metrics.asked_of] == [PART, 2]
+    first_s, last_s = (span_s for span_s, _ in world.metrics.asked)
+    assert first_s <= last_s
+    first, last = ({moved[name] for name in asked or ()} for asked in world.metrics.asked_of)
+    assert min(first) >= max(last)
+
+
 async def test_a_collapse_is_answered_as_soon_as_in_a_small_fleet() -> None:
     """Two windows without an accepted draft end drafting, here as there."""
 
