@@ -14,10 +14,12 @@ from outrider.core.guards import NO_GAIN, YIELDS_MOST
 LENGTH_BAND, RATE_BAND = 0.05, 3
 """Changes of acceptance length and of acceptance rate in percent that are not worth showing."""
 _LAST = re.compile(r"[0-9]+$")
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(%?)")
 SENTENCE_BAND = 0.2
 """The same for a number in a sentence, as a share of it: the capacity of an engine under constant load wavers by a
 sixth."""
+PERCENT_BAND = 5.0
+"""The same for a percentage, in points: a load that rises by 11% or by 14% asks for the same room."""
 AT_REST = (YIELDS_MOST, NO_GAIN, LOOKS_LATER)
 """Words of sentences that take turns while nothing happens."""
 WHOLE = 10
@@ -61,16 +63,18 @@ def _says_the_same(before: str, after: str) -> bool:
     done."""
     if all(any(words in said for words in AT_REST) for said in (before, after)):
         return True
-    if _NUMBER.sub("#", before) != _NUMBER.sub("#", after):
+    if _NUMBER.sub(r"#\2", before) != _NUMBER.sub(r"#\2", after):
         return False
     return all(map(_nearly, _NUMBER.findall(before), _NUMBER.findall(after)))
 
 
-def _nearly(before: str, after: str) -> bool:
+def _nearly(before: tuple[str, str], after: tuple[str, str]) -> bool:
     """Whether two numbers, as sentences have them, are the same but for what is not worth showing."""
-    one, other = float(before), float(after)
-    counts = before.isdigit() and after.isdigit() and max(one, other) < WHOLE
-    return one == other if counts else abs(one - other) <= SENTENCE_BAND * max(one, other)
+    (text, percent), (other_text, _) = before, after
+    one, other = float(text), float(other_text)
+    if not percent and text.isdigit() and other_text.isdigit() and max(one, other) < WHOLE:
+        return one == other
+    return abs(one - other) <= max(SENTENCE_BAND * max(one, other), PERCENT_BAND if percent else 0.0)
 
 
 def hard(document: dict[str, Any]) -> dict[str, Any]:
