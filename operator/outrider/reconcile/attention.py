@@ -26,8 +26,9 @@ FEW = 32
 """Services of which all are judged in each pass: that takes a quarter of a second, and spares a query."""
 PART = 100
 """Services whose samples are asked for and held at a time: up to 25 MiB, and twice as much while they are read."""
-LOOK_AGAIN_S = 120.0
-"""Between two objects passes over a service of which there is nothing else to tell than before."""
+LOOK_AGAIN_S, LOOK_AGAIN_AT_MOST_S, LOOKS_PER_SECOND = 120.0, 300.0, 8.0
+"""Between two objects passes over a service of which there is nothing else to tell than before. A look takes some
+10 ms: a large fleet takes longer, but no longer than a Secret may be missing."""
 
 
 @dataclass(slots=True)
@@ -113,14 +114,20 @@ class Attentions:
 
     def news(self, service: Service, now_s: float, *, calm: bool) -> bool:
         """Whether it is time to look at a service again: every half minute or, of a fleet that is to be ``calm``,
-        every two where a service is well and there is nothing to tell but numbers that drift."""
+        every two to five, by its size, where a service is well and there is nothing to tell but numbers that drift."""
         if now_s < service.looked_s + SOFT_EVERY_S:
             return False
         one, told = self.of(service), _told(service)
-        if calm and told == one.told and now_s < service.looked_s + LOOK_AGAIN_S and _well(service):
+        again_s = look_again_s(len(self._known))
+        if calm and told == one.told and now_s < service.looked_s + again_s and _well(service):
             return False
         one.told = told
         return True
+
+
+def look_again_s(services: int) -> float:
+    """`LOOK_AGAIN_S`, or more for a fleet of so many."""
+    return min(LOOK_AGAIN_AT_MOST_S, max(LOOK_AGAIN_S, services / LOOKS_PER_SECOND))
 
 
 def engines(service: Service) -> frozenset[tuple[str, int]]:

@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 BREATH_S = 1.0
 """Shortest pause between two passes."""
-SAVE_EVERY_S = 300.0
-"""Estimates that no decision was based on are saved this often: losing five minutes of learning costs less than the
-writes."""
+SAVE_EVERY_S, SAVES_PER_SECOND = 300.0, 4.0
+"""Estimates that no decision was based on are saved this often, and a large fleet's at this rate: losing minutes of
+learning costs less than the writes."""
 WARM_UP_PERIODS = 2
 """Control periods after an engine became ready in which nothing is learned from it beside others: its first batches are
 small and its caches empty, which says nothing of an engine at work."""
@@ -227,7 +227,7 @@ class ControlPass:
         """Remember first, then tell the engines; children and status follow in the objects pass."""
         # Probes last one period and come back: the log and the status tell of them, events would drown the changes.
         service.unannounced += [change for change in outcome.changes if change.kind != "Probe"]
-        if now_s >= service.saved_s + SAVE_EVERY_S:
+        if now_s >= service.saved_s + max(SAVE_EVERY_S, len(self._registry) / SAVES_PER_SECOND):
             await persistence.save(service, self._neighbours)
         await self._hand_out(service)
 

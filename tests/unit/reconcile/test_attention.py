@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from outrider.core.series import Series
 from outrider.core.standing import TURNS
 from outrider.errors import Unreachable
-from outrider.reconcile.attention import FEW, LOOK_AGAIN_S, PART, parts
+from outrider.reconcile.attention import FEW, LOOK_AGAIN_S, PART, look_again_s, parts
 from outrider.reconcile.control import ControlPass
 
 from .builders import EAGER, World, busy_series, pod
@@ -171,6 +171,11 @@ async def test_a_service_that_is_well_and_has_nothing_to_tell_is_looked_at_every
         apart = [later - earlier for earlier, later in pairwise(moments)]
         assert apart
         assert min(apart[1:]) >= LOOK_AGAIN_S
+
+
+@pytest.mark.parametrize(("services", "seconds"), [(33, 120.0), (960, 120.0), (1600, 200.0), (5000, 300.0)])
+def test_a_large_fleet_takes_longer_for_a_look_at_all_of_it(services: int, seconds: float) -> None:
+    assert look_again_s(services) == seconds
 
 
 async def test_an_engine_that_is_not_ready_is_looked_at_every_half_minute() -> None:

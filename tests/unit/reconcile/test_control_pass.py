@@ -17,7 +17,7 @@ from outrider.core.decision import Change
 from outrider.core.schedule import constant
 from outrider.core.series import Missing, Series
 from outrider.errors import EngineUnreachable, Malformed, Unreachable
-from outrider.reconcile import demands, events
+from outrider.reconcile import control, demands, events
 from outrider.reconcile.control import SAVE_EVERY_S, every
 from tests.failures import Failure
 
@@ -332,6 +332,13 @@ class TestQuiet:
         for _ in range(int(3 * SAVE_EVERY_S / 15)):
             await next_pass(world)
         assert world.journal == ["apply ConfigMap/chat-memory"] * 3
+
+    async def test_a_large_fleet_is_saved_at_a_steady_rate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(control, "SAVES_PER_SECOND", 1.0 / (3 * SAVE_EVERY_S))
+        world = await at_rest()
+        for _ in range(int(3 * SAVE_EVERY_S / 15)):
+            await next_pass(world)
+        assert world.journal == ["apply ConfigMap/chat-memory"]
 
     async def test_leases_are_renewed_on_the_way(self) -> None:
         world = await at_rest()
