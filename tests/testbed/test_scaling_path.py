@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.failures import Failure
 from tests.testbed import operator, rights
+from tests.testbed.alerting import alerted, quiet
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.keda import API_SERVICE
@@ -35,7 +37,7 @@ def view(start_cluster: StartCluster) -> Iterator[ServiceView]:
     operator.stop(cluster)
 
 
-def until(view: ServiceView, expected: tuple[str, str]) -> None:
+def until(view: ServiceView, expected: tuple[str, ...]) -> None:
     """Wait for status and reason of AutoscalingReady; whatever they are, the service answers."""
     wait(view, "AutoscalingReady", *expected)
     wait(view, "Ready", "True", "EnginesServe")
@@ -65,7 +67,9 @@ def stored(cluster: Cluster, kind: str, name: str) -> str:
     ends="when KEDA has them back",
     guard="reconcile/scaling_path.py:adapter",
 )
-def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(view: ServiceView) -> None:
+def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(
+    view: ServiceView, failure: Failure
+) -> None:
     """KEDA goes on to call its ScaledObject ready, and does not fall back (kedacore/keda#6475)."""
     cluster = view.cluster
     with Load(cluster, "ml", "chat", concurrency=96, acceptance=0.8):
@@ -73,7 +77,8 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
         kept = stored(cluster, "apiservice", API_SERVICE)
         other = '{"spec": {"service": {"namespace": "monitoring", "name": "prometheus-adapter"}}}'
         cluster.kubectl("patch", "apiservice", API_SERVICE, "--type=merge", "-p", other)
-        until(view, ("False", "ExternalMetricsTaken"))
+        until(view, failure.condition("AutoscalingReady"))
+        alerted(view, failure.alerts)
         view.says("AutoscalingReady", "monitoring/prometheus-adapter")
         before = replicas(view)
     time.sleep(20.0)  # twice as long as the HPA looks back before it takes a replica away
@@ -83,6 +88,7 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
     assert replicas(view) == before
     cluster.kubectl("create", "-f", "-", input=kept)
     until(view, SCALING)
+    quiet(view, failure.alerts)
 
 
 @pytest.mark.failure(
@@ -94,14 +100,16 @@ def test_an_adapter_that_takes_the_hpas_questions_is_named_and_no_replica_goes(v
     ends="with its return",
     guard="reconcile/scaling_path.py:adapter",
 )
-def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: ServiceView) -> None:
+def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: ServiceView, failure: Failure) -> None:
     view.cluster.stop_process("keda-adapter")
     try:
-        until(view, ("False", "ExternalMetricsUnavailable"))
+        until(view, failure.condition("AutoscalingReady"))
+        alerted(view, failure.alerts)
         view.says("AutoscalingReady", "keda/keda-metrics-apiserver does not answer: FailedDiscoveryCheck")
     finally:
         view.cluster.restart_process("keda-adapter")
     until(view, SCALING)
+    quiet(view, failure.alerts)
 
 
 @pytest.mark.failure(
@@ -113,14 +121,16 @@ def test_an_adapter_that_is_gone_is_told_in_the_words_of_the_api_server(view: Se
     ends="when it can",
     guard="reconcile/scaling_path.py:too_old",
 )
-def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceView) -> None:
+def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceView, failure: Failure) -> None:
     kept = stored(view.cluster, "crd", DEFINITION)
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/fallback/properties/behavior"
     patch = json.dumps([{"op": "remove", "path": path}])
     view.cluster.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", patch)
-    until(view, ("False", "KEDATooOld"))
+    until(view, failure.condition("AutoscalingReady"))
+    alerted(view, failure.alerts)
     view.cluster.kubectl("replace", "-f", "-", input=kept)
     until(view, SCALING)
+    quiet(view, failure.alerts)
 
 
 @pytest.mark.failure(
@@ -133,7 +143,9 @@ def test_a_keda_that_cannot_keep_replicas_is_told_to_be_too_old(view: ServiceVie
     ends="when they are back",
     guard="reconcile/objects.py:ObjectsPass._keda",
 )
-def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them(view: ServiceView) -> None:
+def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them(
+    view: ServiceView, failure: Failure
+) -> None:
     cluster = view.cluster
     scale(view, {"minReplicas": 2, "maxReplicas": 2})  # the HPA may be giving up what a load before had made it ask for
     serve(view, 2)
@@ -141,11 +153,13 @@ def test_definitions_that_go_leave_the_replicas_and_bring_scaling_back_with_them
     until(view, SCALING)
     kept = stored(cluster, "crd", DEFINITION)
     cluster.kubectl("delete", "crd", DEFINITION, f"--timeout={TIMEOUT_S:.0f}s")
-    until(view, ("False", "KEDAMissing"))
+    until(view, failure.condition("AutoscalingReady"))
+    alerted(view, failure.alerts)
     assert replicas(view) == 2
     cluster.kubectl("create", "-f", "-", input=kept)
     cluster.wait_for_definition(DEFINITION)
     until(view, SCALING)
+    quiet(view, failure.alerts)
 
 
 def test_nothing_of_it_was_denied(view: ServiceView) -> None:

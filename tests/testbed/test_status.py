@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.failures import Failure
 from tests.testbed import operator, rights
+from tests.testbed.alerting import alerted, quiet
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import StartCluster
 from tests.testbed.kstatus import verdict
@@ -316,14 +318,18 @@ class TestNoFreeGPU:
         ends="with the GPU",
         guard="reconcile/conditions.py:capacity_limited",
     )
-    def test_c28_a_replica_that_finds_no_gpu_is_told_and_the_others_serve_on(self, scarce: Cluster) -> None:
+    def test_c28_a_replica_that_finds_no_gpu_is_told_and_the_others_serve_on(
+        self, scarce: Cluster, failure: Failure
+    ) -> None:
         view = ServiceView(scarce, "c28", "chat")
         said = ("1 of 2 engines serves", f"Insufficient {TOO_FEW}")
-        becomes(view, "CapacityLimited", "True", "NoFreeGPU", *said)
+        becomes(view, "CapacityLimited", *failure.condition("CapacityLimited"), *said)
+        alerted(view, failure.alerts)
         assert view.condition("Ready")[0] == "True"
         assert verdict(view.resource()) == "Current"
         view.apply(example("c28", **using(TOO_FEW, 1)))
         goes(view, "CapacityLimited")
+        quiet(view, failure.alerts)
         assert view.condition("Ready")[0] == "True"
 
 
