@@ -158,8 +158,7 @@ class Service:
     def saw(self, child: str, body: Manifest) -> None:
         """Keep the newest state of a child, by ``kind/name``, and what it tells of the number of replicas."""
         before = self.children.get(child)
-        # Whose replicas a Deployment has is asked.
-        self.children[child] = body if body["kind"] == "Deployment" else lean(body)
+        self.children[child] = lean(body)
         if body["kind"] == "HorizontalPodAutoscaler":
             self.contention = contention.asked(self.contention, body.get("status", {}).get("desiredReplicas"))
         elif body["kind"] == "Deployment" and before is not None:
@@ -338,9 +337,19 @@ def _keda_answered(scaled_object: Manifest) -> bool:
     return "lastActiveTime" in status or any(one.get("status") == "Happy" for one in status.get("health", {}).values())
 
 
+_REPLICAS: Manifest = {"f:spec": {"f:replicas": {}}}
+
+
 def lean(body: Manifest) -> Manifest:
-    """A manifest without the fields' owners: they name every field once more."""
-    return {**body, "metadata": {name: value for name, value in body["metadata"].items() if name != "managedFields"}}
+    """A manifest that tells of its fields' owners only who has the number of replicas: they name every field once
+    more."""
+    meta = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    owners = [
+        {**entry, "fieldsV1": _REPLICAS}
+        for entry in body["metadata"].get("managedFields") or ()
+        if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
+    ]
+    return {**body, "metadata": meta | ({"managedFields": owners} if owners else {})}
 
 
 def older(body: Manifest, than: Manifest) -> bool:

@@ -196,6 +196,17 @@ class TestPods:
         assert service.acknowledged == {}
 
 
+def test_of_those_who_own_fields_only_who_has_the_number_of_replicas_is_kept(registry: Registry) -> None:
+    body = deployment()
+    number = {"manager": "hpa", "time": "2027-01-15T08:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    both = {**number, "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {}}}}
+    body["metadata"]["managedFields"] = [{"manager": "outrider", "fieldsV1": {"f:spec": {"f:template": {}}}}, both]
+    registry.child_event("ADDED", body)
+    kept = known(registry).children["Deployment/chat"]
+    assert kept["metadata"]["managedFields"] == [number]
+    assert body["metadata"]["managedFields"] != [number], "what others still read was changed"
+
+
 class TestFingerprints:
     def test_equal_content_has_one_digest_whatever_its_order(self) -> None:
         assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
