@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 BREATH_S = 1.0
 """Shortest pause between two passes."""
+LOOP_TURNS = 5
+"""Of the event loop after each decision: an answer of the API server takes about four from the socket to the task that
+waits for it, and each would wait for a decision."""
 SAVE_EVERY_S, SAVES_PER_SECOND = 300.0, 4.0
 """Estimates that no decision was based on are saved this often, and a large fleet's at this rate: losing minutes of
 learning costs less than the writes."""
@@ -78,7 +81,7 @@ class ControlPass:
         except MetricsError as error:
             return fleet, _missing(error)
         found = self._attentions.sort(fleet, glances, now_s)
-        await self._each(found.stands, lambda service: self._stand(service, now_s))
+        await self._each(found.stands, lambda service: self._stand(service, now_s), 1)
         return found.due, None
 
     @property
@@ -90,16 +93,20 @@ class ControlPass:
         now_s = self._neighbours.clock()
         whole = len(services) == len(self._registry)
         series = fault or await self._fetch(None if whole else names(services), self._span_s(services, now_s), now_s)
-        await self._each(services, lambda service: self._one(service, series, now_s))
+        await self._each(services, lambda service: self._one(service, series, now_s), LOOP_TURNS)
         return series if isinstance(series, Missing) else None
 
-    async def _each(self, services: Iterable[Service], work: Callable[[Service], Coroutine[None, None, None]]) -> None:
+    async def _each(
+        self, services: Iterable[Service], work: Callable[[Service], Coroutine[None, None, None]], turns: int
+    ) -> None:
+        """Do the work for each, and give the event loop so many turns after it."""
         async with asyncio.TaskGroup() as group:
             for service in services:
                 group.create_task(work(service))
                 # Deciding is arithmetic: without a pause events, and with them changes of a spec, would wait for the
                 # whole fleet's.
-                await asyncio.sleep(0)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
 
     async def _fetch(
         self, services: Collection[ServiceKey] | None, span_s: float, now_s: float
