@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from outrider.adapters.prometheus import COMPARED, GROUPS, Prometheus, comparison_queries, queries
+from outrider.adapters.prometheus import COMPARED, GLANCES, GROUPS, Prometheus, comparison_queries, queries
 from outrider.core import engine_metrics as names
 from outrider.core.glance import GLANCED
 from outrider.core.series import Series
@@ -96,12 +96,14 @@ class TestQueries:
             assert 'namespace=~"dev|ml"' in query
             assert 'serving_outrider_dev_service=~"chat|code[.]v2"' in query
 
-    async def test_a_glance_is_one_call_for_the_few_families_that_it_needs(self) -> None:
+    async def test_a_glance_is_few_calls_at_one_moment_for_the_few_families_that_it_needs(self) -> None:
         async with serving(answer(body=matrix())) as server:
             await Prometheus(server.url).glance(10.0, AT_S)
-        (asked,) = server.asked
-        assert asked.query["query"].endswith('serving_outrider_dev_track="stable"}[10s]')
-        assert set(asked.query["query"].split('"')[1].split("|")) == set(GLANCED)
+        asked = [one.query["query"] for one in server.asked]
+        assert len(asked) == len(GLANCES)
+        assert all(query.endswith('serving_outrider_dev_track="stable"}[10s]') for query in asked)
+        assert sorted(name for query in asked for name in query.split('"')[1].split("|")) == sorted(GLANCED)
+        assert {one.query["time"] for one in server.asked} == {"1800000000.000"}
 
     async def test_a_fetch_is_that_many_calls_all_at_one_moment(self) -> None:
         _, server = await ask(answer(body=matrix()))
