@@ -174,11 +174,11 @@ class TestProbe:
     )
     async def test_a_process_whose_control_has_stopped_is_not(self, period_s: float, late_s: float) -> None:
         operator = Operator(settings(control_period_s=period_s), Alone())
-        began_s = operator._last_pass_s
-        operator._last_pass_s = began_s - late_s + 1.0
+        began_s = operator._control_s
+        operator._control_s = began_s - late_s + 1.0
         assert await activities(operator)["probe"].fn() >= late_s - 1.0
-        operator._last_pass_s = began_s - late_s - 1.0
-        with pytest.raises(RuntimeError, match=f"the last control pass ended {late_s + 1:.0f} s ago"):
+        operator._control_s = began_s - late_s - 1.0
+        with pytest.raises(RuntimeError, match=f"control passes have not got on for {late_s + 1:.0f} s"):
             await activities(operator)["probe"].fn()
         assert CONTROL_LATE == 4
 

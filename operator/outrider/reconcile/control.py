@@ -48,10 +48,15 @@ class ControlPass:
     """Runs over the registry; ``reconcile`` is told of services whose children or status have to follow."""
 
     def __init__(
-        self, registry: Registry, neighbours: Neighbours, reconcile: Callable[[ServiceKey], None], few: int = FEW
+        self,
+        registry: Registry,
+        neighbours: Neighbours,
+        reconcile: Callable[[ServiceKey], None],
+        few: int = FEW,
+        got_on: Callable[[], None] = lambda: None,
     ) -> None:
-        """``few`` services at the most are all judged in each pass."""
-        self._few = few
+        """``few`` services at the most are all judged in each pass; ``got_on`` is told of each part of one."""
+        self._few, self._got_on = few, got_on
         self._registry, self._neighbours, self._reconcile = registry, neighbours, reconcile
         self._attentions = Attentions()
         self._comparisons = Comparisons(registry, neighbours, reconcile)
@@ -64,6 +69,7 @@ class ControlPass:
             due, fault = await self._let_stand(now_s)
             for part in [due] if self._small else parts(sorted(due, key=_learned_until_s, reverse=True)):
                 fault = await self._judge(part, fault)
+                self._got_on()
             self._sharing.run(now_s)
             await self._comparisons.run(now_s)
         telemetry.keep({service.key for service in self._registry})

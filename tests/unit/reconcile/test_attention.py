@@ -124,6 +124,20 @@ async def test_what_stood_longest_does_not_make_the_others_answers_long() -> Non
     assert min(first) >= max(last)
 
 
+async def test_a_long_pass_tells_that_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The liveness probe listens; the first pass over thousands of services takes longer than it waits."""
+    monkeypatch.setattr("outrider.reconcile.control.parts", lambda services: parts(services, 2))
+    world, judged = await fleet(), list[int]()
+    for one in world.registry:
+        one.outcome = None
+
+    def got_on() -> None:
+        judged.append(sum(one.outcome is not None for one in world.registry))
+
+    await ControlPass(world.registry, world.neighbours, world.queued.append, 1, got_on).run()
+    assert judged == [2, 4, SERVICES]
+
+
 async def test_a_collapse_is_answered_as_soon_as_in_a_small_fleet() -> None:
     """Two windows without an accepted draft end drafting, here as there."""
 
