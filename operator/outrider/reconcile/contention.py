@@ -97,8 +97,13 @@ def _writer(before: Mapping[str, Any], after: Mapping[str, Any], own: frozenset[
 
 def _holders(deployment: Mapping[str, Any]) -> dict[str, str]:
     """Managers with their hand on ``spec.replicas``, and when each last wrote."""
-    return {
-        entry.get("manager", ""): entry.get("time", "")
-        for entry in deployment["metadata"].get("managedFields", ())
+    return {entry.get("manager", ""): entry.get("time", "") for entry in owners(deployment)}
+
+
+def owners(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Entries of the field managers that have their hand on ``spec.replicas`` of an object."""
+    return [
+        entry
+        for entry in body["metadata"].get("managedFields") or ()
         if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
-    }
+    ]

@@ -121,8 +121,6 @@ class ControlPass:
         if services is not None and not services:
             return {}
         try:
-            if services is None:
-                return await self._neighbours.metrics.engine_series(span_s, now_s)
             return await self._neighbours.metrics.engine_series(span_s, now_s, services)
         except MetricsError as error:
             return _missing(error)

@@ -344,11 +344,7 @@ def lean(body: Manifest) -> Manifest:
     """A manifest that tells of its fields' owners only who has the number of replicas: they name every field once
     more."""
     meta = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    owners = [
-        {**entry, "fieldsV1": _REPLICAS}
-        for entry in body["metadata"].get("managedFields") or ()
-        if "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
-    ]
+    owners = [{**entry, "fieldsV1": _REPLICAS} for entry in contention.owners(body)]
     return {**body, "metadata": meta | ({"managedFields": owners} if owners else {})}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from outrider.adapters.kube import FIELD_MANAGER, REPLICAS_MANAGER
 from outrider.api.defaults import Resolved
+from outrider.reconcile.contention import owners
 from outrider.reconcile.neighbours import Manifest, Neighbours
 from outrider.reconcile.registry import Service
 
@@ -44,8 +45,7 @@ async def start_at_minimum(resolved: Resolved, live: Manifest, neighbours: Neigh
     """A Deployment that was just made has one replica; give it the minimum at once instead of at the autoscaler's first
     look."""
     replicas = live["spec"].get("replicas", 1)
-    untouched = not any(owns_replicas(live, manager) for manager in managers(live))
-    if untouched and replicas < resolved.min_replicas:
+    if not owners(live) and replicas < resolved.min_replicas:
         await hold(live, resolved.min_replicas, neighbours)
 
 
@@ -69,15 +69,6 @@ async def hold(live: Manifest, replicas: int, neighbours: Neighbours) -> None:
     await neighbours.kube.apply(manifest, manager=REPLICAS_MANAGER)
 
 
-def managers(live: Mapping[str, Any]) -> set[str]:
-    """All field managers of an object."""
-    return {entry.get("manager", "") for entry in live["metadata"].get("managedFields", [])}
-
-
 def owns_replicas(live: Mapping[str, Any], manager: str) -> bool:
     """Whether a field manager has its hand on ``spec.replicas``."""
-    return any(
-        "f:replicas" in entry.get("fieldsV1", {}).get("f:spec", {})
-        for entry in live["metadata"].get("managedFields", [])
-        if entry.get("manager") == manager
-    )
+    return any(entry.get("manager") == manager for entry in owners(live))

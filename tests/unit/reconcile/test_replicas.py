@@ -25,7 +25,7 @@ import pytest
 from outrider.api.defaults import resolve
 from outrider.errors import Forbidden
 from outrider.reconcile import replicas
-from outrider.reconcile.replicas import managers, owns_replicas
+from outrider.reconcile.contention import owners
 from tests.unit.api.bodies import resource
 
 from .builders import World, forbidden
@@ -49,7 +49,7 @@ def external(least: int = 1) -> dict[str, Any]:
 def holders(world: World) -> set[str]:
     """Managers with their hand on the number."""
     live = world.kube.live("Deployment", "chat")
-    return {manager for manager in managers(live) if owns_replicas(live, manager)}
+    return {entry["manager"] for entry in owners(live)}
 
 
 def numbers(world: World) -> list[int]:
