@@ -103,13 +103,12 @@ generate-check: generate
 .PHONY: requirements
 requirements: setup ## Lock the dependencies anew, with hashes and without the address of any index
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-index-url --no-emit-find-links --extra operator --group dev --output-file requirements/dev.txt pyproject.toml
+	  --extra operator --group dev --output-file requirements/dev.txt pyproject.toml
 	@# The operator's image: a part of the same, so that what runs is what was tested.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-index-url --no-emit-find-links --extra operator --constraint requirements/dev.txt \
-	  --output-file requirements/operator.txt pyproject.toml
+	  --extra operator --constraint requirements/dev.txt --output-file requirements/operator.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-index-url --no-emit-find-links --output-file requirements/docs.txt requirements/docs.in
+	  --output-file requirements/docs.txt requirements/docs.in
 
 .PHONY: docs
 docs: ## Build the documentation into site/; a link that leads nowhere ends it
