@@ -9,8 +9,9 @@ from typing import Any
 
 from outrider.errors import Conflict, KubeError, NotReady
 from outrider.manifests import passed_on, secret
+from outrider.reconcile.manifest_state import child_id, digest, older, shape
 from outrider.reconcile.neighbours import Manifest, Neighbours
-from outrider.reconcile.registry import Service, child_id, digest, older, shape
+from outrider.reconcile.registry import Service
 
 LOOK_AT_SECRET_S = 300.0
 """Secrets are not watched, so that no right to list them is needed; one that was deleted is missed for this long."""

@@ -16,8 +16,9 @@ from outrider.core.revisions.trial import Revisions
 from outrider.core.state import ControllerConfig, ControllerState, initial_state
 from outrider.manifests import config_maps
 from outrider.reconcile import children
+from outrider.reconcile.manifest_state import shape
 from outrider.reconcile.neighbours import Neighbours
-from outrider.reconcile.registry import Service, shape
+from outrider.reconcile.registry import Service
 from outrider.reconcile.share import Share
 
 logger = logging.getLogger(__name__)

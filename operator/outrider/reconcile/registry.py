@@ -7,8 +7,6 @@ the memory document.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median_high
@@ -33,6 +31,7 @@ from outrider.manifests.meta import CANDIDATE, STABLE
 from outrider.reconcile import contention
 from outrider.reconcile.contention import Contention
 from outrider.reconcile.engine_pod import EnginePod
+from outrider.reconcile.manifest_state import child_id, lean, older, shape
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 from outrider.reconcile.share import BudgetKey, Quota, Share, Shared
 
@@ -335,46 +334,3 @@ def _keda_answered(scaled_object: Manifest) -> bool:
     """Whether its status tells of an answer: a query that is well now, or load that was seen."""
     status = scaled_object.get("status", {})
     return "lastActiveTime" in status or any(one.get("status") == "Happy" for one in status.get("health", {}).values())
-
-
-_REPLICAS: Manifest = {"f:spec": {"f:replicas": {}}}
-
-
-def lean(body: Manifest) -> Manifest:
-    """A manifest that tells of its fields' owners only who has the number of replicas: they name every field once
-    more."""
-    meta = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    owners = [{**entry, "fieldsV1": _REPLICAS} for entry in contention.owners(body)]
-    return {**body, "metadata": meta | ({"managedFields": owners} if owners else {})}
-
-
-def older(body: Manifest, than: Manifest) -> bool:
-    """Whether one state of an object came before another of the same life."""
-    return bool(body["metadata"]["uid"] == than["metadata"]["uid"]) and precedes(body, than)
-
-
-def precedes(body: Manifest, than: Manifest) -> bool:
-    """Whether what one manifest shows was written before what the other one does.
-
-    Resource versions of one kind are ordered numbers since Kubernetes 1.35."""
-    versions = [one["metadata"].get("resourceVersion", "") for one in (body, than)]
-    return all(version.isdigit() for version in versions) and int(versions[0]) < int(versions[1])
-
-
-def child_id(body: Manifest) -> str:
-    """``kind/name`` of a child."""
-    return f"{body['kind']}/{body['metadata']['name']}"
-
-
-def shape(body: Manifest) -> str:
-    """Identity and wanted content of an object: changes when someone else edits it, not when its status moves."""
-    meta = body["metadata"]
-    if "generation" in meta:
-        return f"{meta['uid']}:{meta['generation']}"
-    content = {name: value for name, value in body.items() if name not in ("metadata", "status")}
-    return f"{meta['uid']}:{digest({**content, 'labels': meta.get('labels')})}"
-
-
-def digest(value: Any) -> str:
-    """A short digest of JSON values, the same for equal content in any order of keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

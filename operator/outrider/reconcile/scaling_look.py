@@ -12,8 +12,9 @@ from collections.abc import Callable
 from outrider.errors import Forbidden, KubeError
 from outrider.reconcile import scaling_path
 from outrider.reconcile.autoscaler import SCALED_OBJECT
+from outrider.reconcile.manifest_state import precedes
 from outrider.reconcile.neighbours import KubeApi, Manifest, list_in
-from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey, precedes
+from outrider.reconcile.registry import SERVICE_LABEL, Registry, ServiceKey
 from outrider.reconcile.scaling_path import UNKNOWN, ScalingPath
 
 logger = logging.getLogger(__name__)

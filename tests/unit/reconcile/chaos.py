@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from outrider.errors import Conflict, KubeError
-from outrider.reconcile import registry
+from outrider.reconcile import manifest_state
 
 from .builders import World, body, forbidden, pod, unavailable
 from .chaos_plant import ABSENT, REFUSALS, SCRAPE_S, WRONG, Engine, LyingEngines, LyingMetrics
@@ -398,7 +398,7 @@ class Chaos:
         deployment = self.world.kube.objects.get(("Deployment", "ml", name))
         if deployment is None:
             return  # somebody deleted it, and the API server has not let us make it again
-        template = registry.digest(deployment["spec"]["template"])
+        template = manifest_state.digest(deployment["spec"]["template"])
         known = wish.templates.setdefault(wish.generation, template)
         wish.templates = {wish.generation: known}
         self.seen["templates"] += 1

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from outrider.reconcile.registry import Registry, Service, digest, shape
+from outrider.reconcile.manifest_state import digest, shape
+from outrider.reconcile.registry import Registry, Service
 
 from .builders import KEY, body, pod
 from .fakes import Manifest
